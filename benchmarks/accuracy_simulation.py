@@ -9,8 +9,7 @@ from benchmarks.noise_models import Floats
 from benchmarks.simulated_runs import Line, accurate_run, share, simulated_sweep, timed_run
 from runmanager.records.storage.reader import SweepContents
 from runmanager.results.compare.comparison import compare
-from runmanager.results.compare.comparison_table import ComparisonRow, MeasuredEffect
-from runmanager.results.compare.comparison_table import CompareOptions
+from runmanager.results.compare.comparison_table import CompareOptions, ComparisonRow, MeasuredEffect
 from runmanager.results.compare.overall_effect import overall_effect
 from runmanager.results.compare.verdict import DIFFERENT
 from runmanager.results.findings.best import BestCell, find_best

@@ -53,9 +53,8 @@ def measure(settings: Settings) -> list[Row]:
 
 def _write_events(run: RunPaths) -> None:
     """Write the event file of a stored run, without images and graph."""
-    from runmanager.tracking.tensorboard.hparams import scalar_layout
     from runmanager.tracking.tensorboard.event_writer import EventWriter
-    from runmanager.tracking.tensorboard.hparams import session_end, session_start
+    from runmanager.tracking.tensorboard.hparams import scalar_layout, session_end, session_start
     from runmanager.tracking.tensorboard.sink import epoch_scalars
 
     stored = read_run(run)

@@ -23,8 +23,7 @@ from benchmarks.noise_models import KEPT_BACK, MODELS, NoiseModel, normal
 from benchmarks.page import MEASUREMENT, describe_machine, source_line, write_section
 from benchmarks.simulated_runs import Line, estimate_speedups, marked, share, simulated_sweep, timed_run, verdict_of
 from runmanager.results.compare.comparison import compare
-from runmanager.results.compare.comparison_table import ComparisonRow, MeasuredEffect
-from runmanager.results.compare.comparison_table import CompareOptions
+from runmanager.results.compare.comparison_table import CompareOptions, ComparisonRow, MeasuredEffect
 from runmanager.results.compare.overall_effect import OverallEffect, overall_effect
 from runmanager.results.compare.verdict import DIFFERENT, NO_DIFFERENCE
 from runmanager.results.metrics.metric import THROUGHPUT

@@ -22,8 +22,7 @@ from benchmarks.page import MEASUREMENT, describe_machine, load_average, source_
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.results.compare.comparison import compare
-from runmanager.results.compare.comparison_table import ComparisonRow
-from runmanager.results.compare.comparison_table import CompareOptions
+from runmanager.results.compare.comparison_table import CompareOptions, ComparisonRow
 from runmanager.results.load.loader import read_results
 
 _SETTINGS = (

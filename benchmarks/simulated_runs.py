@@ -16,9 +16,8 @@ from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.compare.verdict import verdict
 from runmanager.results.metrics.metric import THROUGHPUT
-from runmanager.results.stats.descriptive import Estimate
+from runmanager.results.stats.descriptive import Estimate, Runs, make_sample
 from runmanager.results.stats.effects import Contrast, simultaneous_estimates
-from runmanager.results.stats.descriptive import Runs, make_sample
 
 __all__ = ["Line", "accurate_run", "estimate_speedups", "marked", "share", "simulated_sweep", "timed_run", "verdict_of"]
 

@@ -3,11 +3,10 @@
 import hashlib
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 __all__ = [
-    "CHANGED_DEFAULTS",
+    "AUTOMATIC",
     "LATER",
     "UNSIGNED",
     "short_signature",
@@ -39,23 +38,8 @@ LATER: dict[str, Any] = {
 """Settings that were added after the first release of signatures, by dotted name, with their neutral value: a run with
 that value keeps the signature that it had before the setting existed."""
 
-
-@dataclass(frozen=True)
-class ChangedDefault:
-    """The default of a setting `before` a version of this package, and `now`.
-
-    `same_results`: whether runs that differ in it alone compute the same, at another speed.
-    """
-
-    before: Any
-    now: Any
-    same_results: bool = False
-
-
-CHANGED_DEFAULTS = {
-    name: ChangedDefault(LATER[name], "auto", same_results=True) for name in ("channels_last", "micro_batch")
-}
-"""By setting. A new entry is enough for named sweeps that began before to be recognised."""
+AUTOMATIC = ("channels_last", "micro_batch")
+"""Those of them that are `auto` by default since, which computes the same at another speed."""
 
 _LATER_GROUP = "loss"  # a group that did not exist before
 _OF_JOB = ("loss._target_", "metrics")  # other programs have such settings too, and give them a meaning of their own

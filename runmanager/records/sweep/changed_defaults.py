@@ -1,13 +1,30 @@
 """Defaults of the built-in job that have changed: a sweep keeps those with which it began."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from runmanager.records.settings.signature import CHANGED_DEFAULTS
+from runmanager.records.settings.signature import AUTOMATIC, LATER
 from runmanager.records.sweep.sweep_record import SweepRecord, settings_of_cells
 from runmanager.text import format_value
 
-__all__ = ["defaults_now", "kept_defaults", "kept_defaults_note"]
+__all__ = ["CHANGED_DEFAULTS", "ChangedDefault", "defaults_now", "kept_defaults", "kept_defaults_note"]
+
+
+@dataclass(frozen=True)
+class ChangedDefault:
+    """The default of a setting `before` a version of this package, and `now`.
+
+    `same_results`: whether runs that differ in it alone compute the same, at another speed.
+    """
+
+    before: Any
+    now: Any
+    same_results: bool = False
+
+
+CHANGED_DEFAULTS = {name: ChangedDefault(LATER[name], "auto", same_results=True) for name in AUTOMATIC}
+"""By setting. A new entry is enough for named sweeps that began before to be recognised."""
 
 
 def defaults_now() -> dict[str, Any]:

@@ -6,9 +6,9 @@ from typing import Any
 
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.settings.signature import CHANGED_DEFAULTS
 from runmanager.records.settings.values import hashable
 from runmanager.records.storage.reader import SweepContents
+from runmanager.records.sweep.changed_defaults import CHANGED_DEFAULTS
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.cell_pairing import Axis, Pair, pair_cells
 from runmanager.results.compare.comparison import compare_matches

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.settings.signature import CHANGED_DEFAULTS, signature
+from runmanager.records.settings.signature import signature
 from runmanager.records.sweep.changed_defaults import (
+    CHANGED_DEFAULTS,
     defaults_now,
     kept_defaults,
     kept_defaults_note,
