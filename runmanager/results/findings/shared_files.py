@@ -59,7 +59,8 @@ def _lines_of_folder(folder: str, files: dict[str, _Changes], runs: Sequence[Sto
         times = sorted(changes.times)
         times = times[:: -(-len(times) // _MAX_TIMES)] + times[-1:]
         living = [{place for place, lives in enumerate(spans) if _lived(lives, time)} for time in times]
-        if not set.intersection(*living):
+        living = [each for each in living if each]  # else just before the first of them began
+        if living and not set.intersection(*living):
             certain.append(name)
         elif any(len(each) > 1 for each in living):
             possible.append(name)

@@ -37,6 +37,11 @@ def test_changes_at_which_no_single_run_lived_are_of_several() -> None:
     assert shared_file_lines(runs[:1]) == [] and shared_file_lines([runs[1], runs[2]]) == []
 
 
+def test_a_change_while_no_run_lived_is_of_none() -> None:
+    assert shared_file_lines([run(0.1, 10, 20, a__pt=(9.99,)), run(0.2, 21, 30, a__pt=(25.0,))]) == []
+    assert shared_file_lines([run(0.1, 10, 20, a__pt=(9.99,)), run(0.2, 10, 30, a__pt=(9.99,))]) == []
+
+
 def test_one_run_that_lived_at_all_changes_may_have_made_them_though_it_recorded_nothing() -> None:
     runs = [run(0.1, 0, 10, a__pt=(9.0,)), run(0.2, 11, 20, a__pt=(19.0,))]
     (line,) = shared_file_lines([*runs, run(0.3, 0, 30)])

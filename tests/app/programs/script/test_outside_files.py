@@ -174,7 +174,9 @@ def test_a_killed_cell_resumes_from_the_newest_match(folder: Folder, saved: tupl
         (folder.path / "waits").unlink()
     assert again.wait() == 0
     log = (root / "run.log").read_text().splitlines()
-    assert log[-1] == (f"resumed from {root / found}" if found else "resumed from None")
+    assert log[-1].endswith(
+        f"resumed from {root / found if found else None}"
+    )  # the killed one may have begun this line
     missing = "nothing to resume from: no file matches {run_dir}/checkpoint-*, so it was started without resume-from"
     assert (missing in json.loads((root / "run.json").read_text())["notes"]) is not bool(found)
 
