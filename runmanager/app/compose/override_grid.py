@@ -37,7 +37,7 @@ def axis_fault(override: Override) -> str | None:
     if not override.is_sweep_override():
         return None
     if not override.is_discrete_sweep():
-        return f"{subject} list its values, got an interval; write choice(…) or range(…)."
+        return f"{subject} list its values, got an interval; write choice(…) or range(…), or search it (`--search`)."
     values = override.value()
     if isinstance(values, RangeSweep):
         start, stop, step = (Decimal(number) for number in _limits(values))

@@ -139,6 +139,11 @@ class Space:
         return frozenset(each.key for each in self.dimensions)
 
     @property
+    def spare_width(self) -> int:
+        """How much longer the words of a point may be than those of a corner, whose numbers are often round."""
+        return sum(_DIGITS for each in self.dimensions if isinstance(each, Interval) and not each.is_whole)
+
+    @property
     def size(self) -> float:
         """The number of points; infinite with an interval of numbers that are not whole."""
         return math.prod(each.size for each in self.dimensions)

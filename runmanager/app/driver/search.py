@@ -139,7 +139,8 @@ class Search:
 
     def expected(self) -> list[str]:
         """The labels of as many cells as may be tried, where it is known how many; they stand for their lengths."""
-        labels = [run_label(each.name) for each in self._corners]
+        spare = "0" * self._options.space.spare_width
+        labels = [f"{run_label(each.name)}{spare}" for each in self._corners]
         cells = [plan_of(each) for each in self._corners]
         seeds = {tuple(hashable(cell.settings[name]) for name in _seeds_of(cell, self._seed_names)) for cell in cells}
         number = max(0, (self._options.trials or 0) - len(self._counted())) * len(seeds)
