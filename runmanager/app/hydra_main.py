@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any
 
-from runmanager.app.display.output import print_error, show_first_words
+from runmanager.app.display.error_line import print_error, show_first_words
 from runmanager.app.request.command import HYDRA_OPTIONS, MULTIRUN, RERUN, Command, take_value
 from runmanager.app.request.command_reader import read_words
 from runmanager.app.request.override_quoting import quote_raw

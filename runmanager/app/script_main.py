@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from runmanager.app.compose.grid_rules import GridRules
-from runmanager.app.display.output import print_error
+from runmanager.app.display.error_line import print_error
 from runmanager.app.driver.search import SearchOptions
 from runmanager.app.driver.sweep_driver import SweepDriver
 from runmanager.app.programs.resume_setting import ResumeSetting

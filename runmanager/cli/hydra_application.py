@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import typer
 
-from runmanager.app.display.output import show_first_words
+from runmanager.app.display.error_line import show_first_words
 from runmanager.app.request.command import Command
 
 __all__ = ["PASS_THROUGH", "run_application", "run_cells"]

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from runmanager.app.display.output import print_error
+from runmanager.app.display.error_line import print_error
 from runmanager.records.host.standard_streams import print_line
 from runmanager.text import fitted, printable, printable_json, printable_line, wrapped
 

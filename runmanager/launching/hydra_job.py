@@ -21,7 +21,7 @@ from runmanager.launching.hydra_internals import (
     whitelisted,
 )
 from runmanager.launching.local.worker import AnsweredError
-from runmanager.launching.work import TaskReference
+from runmanager.launching.task_reference import TaskReference
 from runmanager.records.storage.driven_sweep import DRIVEN_VARIABLE, require_driven_sweep
 
 __all__ = ["return_of_hydra_job", "run_hydra_job"]

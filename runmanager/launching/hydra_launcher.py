@@ -32,7 +32,8 @@ from runmanager.launching.local.jobs import Limits, outcome_of_exit
 from runmanager.launching.local.turns import Turns
 from runmanager.launching.local.worker import Raised, Returned
 from runmanager.launching.options import LocalOptions, OnError
-from runmanager.launching.work import TaskReference, Work, do_work
+from runmanager.launching.task_reference import TaskReference
+from runmanager.launching.work import Work, do_work
 from runmanager.records.host.gpus import find_gpus
 from runmanager.validation import fault
 

@@ -11,7 +11,6 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from runmanager import RunManager
 from runmanager.errors import ConfigurationError
-from runmanager.race.contender import train_contender
 from runmanager.records.run.run_record import Grant
 from runmanager.records.storage.reader import read_run
 from runmanager.tracking.device.prefetch import SideStream, prefetch
@@ -33,6 +32,7 @@ from runmanager.training.options.groups import (
     SgdOptions,
 )
 from runmanager.training.options.job import Precision
+from runmanager.training.speed_race import train_contender
 from runmanager.training.step.amp import float32_precision, precision_faults, scaler_for
 from runmanager.training.step.cuda_graphs import CudaGraphs
 from runmanager.training.step.micro_batches import MicroBatches

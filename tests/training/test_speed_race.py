@@ -9,13 +9,13 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from runmanager.race.contender import train_contender
 from runmanager.records.run.run_record import Grant
 from runmanager.training.options.dataset import FakeOptions
 from runmanager.training.options.groups import (
     CnnOptions,
     TorchvisionModelOptions,
 )
+from runmanager.training.speed_race import train_contender
 
 from ..job_options import job_options
 

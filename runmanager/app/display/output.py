@@ -13,8 +13,6 @@ from rich.live import Live
 from rich.segment import Segment
 from rich.text import Text
 
-from runmanager.records.host.standard_streams import print_line
-from runmanager.records.settings.secrets import redacted
 from runmanager.text import pluralize, printable, printable_line, wrapped
 
 __all__ = [
@@ -24,8 +22,6 @@ __all__ = [
     "line_of",
     "make_console",
     "output_of_process",
-    "print_error",
-    "show_first_words",
     "width_of_output",
 ]
 
@@ -73,17 +69,6 @@ def width_of_output(environment: Mapping[str, str] = os.environ) -> int | None:
 def is_in_notebook(environment: Mapping[str, str]) -> bool:
     """Whether a notebook kernel started this process, judged by the environment variables that it sets."""
     return "JPY_PARENT_PID" in environment or "matplotlib_inline" in environment.get("MPLBACKEND", "")
-
-
-def print_error(line: str) -> None:
-    """Print an error as one line, in a terminal wrapped at words, without secrets and control characters."""
-    print_line(f"error: {printable_line(redacted(line))}", sys.stderr)
-
-
-def show_first_words() -> None:
-    """Print on a terminal that the command has begun; elsewhere nothing, as output in files begins with the plan."""
-    if sys.stdout.isatty():
-        print("Checking the cells...", flush=True)
 
 
 _REDRAWS_PER_SECOND = 4  # each takes the driver a millisecond

@@ -23,7 +23,8 @@ from runmanager.records.host.standard_streams import print_line
 from runmanager.records.sweep.lookup import find_sweep
 
 if TYPE_CHECKING:
-    from runmanager.tracking.tensorboard.board_server import BoardServer, SweepLogdir
+    from runmanager.tracking.tensorboard.board_server import BoardServer
+    from runmanager.tracking.tensorboard.logdir import SweepLogdir
     from runmanager.tracking.tensorboard.sweep_summary import SweepSummaryWriter
 
 __all__ = ["tensorboard"]
@@ -54,7 +55,7 @@ def _serve(paths: SweepPaths, folder: Path, *, host: str, port: int | None) -> N
     from runmanager.tracking.tensorboard.board_server import BoardServer, data_server
 
     with BoardServer() as board:  # imports TensorBoard, which takes longer than the links
-        from runmanager.tracking.tensorboard.board_server import SweepLogdir
+        from runmanager.tracking.tensorboard.logdir import SweepLogdir
         from runmanager.tracking.tensorboard.sweep_summary import SweepSummaryWriter
 
         runs = SweepLogdir(paths, folder)

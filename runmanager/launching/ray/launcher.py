@@ -22,7 +22,7 @@ from runmanager.launching.local.engine import Job, Listener, LocalEngine, Proces
 from runmanager.launching.local.job_loop import Engine, Retries
 from runmanager.launching.local.turns import Turns
 from runmanager.launching.ray.options import RayOptions
-from runmanager.launching.work import do_sent_work, send_work
+from runmanager.launching.sent_work import do_sent_work, send_work
 from runmanager.records.host.process import OF_TASK, usable_cores
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.text import error_line

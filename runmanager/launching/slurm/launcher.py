@@ -25,11 +25,11 @@ from runmanager.launching.local.job_loop import Retries
 from runmanager.launching.local.jobs import Listener
 from runmanager.launching.local.turns import Turns
 from runmanager.launching.plan import Action, PlannedRun
+from runmanager.launching.sent_work import send_work
 from runmanager.launching.slurm.job import SlurmRequest, run_slurm_job
 from runmanager.launching.slurm.job_follower import SlurmJobs, SubmittedCell, outcome_of_job
 from runmanager.launching.slurm.options import SlurmOptions
 from runmanager.launching.slurm.queue import SlurmQueue
-from runmanager.launching.work import send_work
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.run_end import end_gone_run
 

@@ -105,10 +105,10 @@ _MAX_FIGURES = 6
 def round_figures(found: Sequence[Rounds]) -> list[SweepFigure]:
     """A figure for each of the first few pairs."""
     names = numbered_names("rounds", found[:_MAX_FIGURES])
-    return [_figure_of_paired_rounds(name, rounds) for name, rounds in zip(names, found, strict=False)]
+    return [_figure_of_rounds(name, rounds) for name, rounds in zip(names, found, strict=False)]
 
 
-def _figure_of_paired_rounds(name: str, found: Rounds) -> SweepFigure:
+def _figure_of_rounds(name: str, found: Rounds) -> SweepFigure:
     where = ", ".join(f"{setting_name(name)}={format_value(value)}" for name, value in found.settings.items())
     per_ratio = (
         "each round" if found.count == len(found.ratios) else f"{found.count // len(found.ratios)} rounds at a time"
@@ -129,11 +129,11 @@ def _figure_of_paired_rounds(name: str, found: Rounds) -> SweepFigure:
         f"Rounds of {found.labels[1]} and {found.labels[0]}",
         caption,
         description,
-        partial(_draw_of_paired_rounds, found),
+        partial(_draw_rounds, found),
     )
 
 
-def _draw_of_paired_rounds(found: Rounds) -> "Figure":
+def _draw_rounds(found: Rounds) -> "Figure":
     figure, axes = new_figure(height=3.0)
     low, high = _y_limits(found)
     xs = [(index + 0.5) * found.count / len(found.ratios) + 0.5 for index in range(len(found.ratios))]
@@ -201,8 +201,8 @@ def phase_figures(results: Table) -> list[SweepFigure]:
         f"Where an epoch's time goes{sample_note(len(bars), MAX_ROWS)}: medians over measured epochs"
         f"{of_seeds}, fastest training first.{shares if in_shares else ''}{_unmeasured(shown)}"
     )
-    draw = partial(_draw_of_phase_bars, shown, in_shares=in_shares)
-    return [SweepFigure("phases", "Phases of an epoch", caption, _description_of_phase_bars(bars), draw)]
+    draw = partial(_draw_phases, shown, in_shares=in_shares)
+    return [SweepFigure("phases", "Phases of an epoch", caption, _describe_phases(bars), draw)]
 
 
 def _bar(cell: GridCell) -> _Bar | None:
@@ -227,7 +227,7 @@ def _unmeasured(bars: Sequence[_Bar]) -> str:
     return "".join(lines)
 
 
-def _description_of_phase_bars(bars: Sequence[_Bar]) -> str:
+def _describe_phases(bars: Sequence[_Bar]) -> str:
     shortest, longest = (choose(bars, key=lambda bar: bar.total) for choose in (min, max))
     text = f"The shortest epoch, of {shortest.label}, takes {_shares(shortest)}."
     return f"{text} The longest, of {longest.label}, takes {_shares(longest)}." if len(bars) > 1 else text
@@ -238,7 +238,7 @@ def _shares(bar: _Bar) -> str:
     return f"{number(bar.total)} seconds: {join_names(parts)}"
 
 
-def _draw_of_phase_bars(bars: Sequence[_Bar], *, in_shares: bool) -> "Figure":
+def _draw_phases(bars: Sequence[_Bar], *, in_shares: bool) -> "Figure":
     labels = [f"{bar.label} ({number(bar.total)} s)" if in_shares else bar.label for bar in bars]
     figure, axes = new_row_figure(labels)
     lefts = [0.0] * len(bars)

@@ -161,8 +161,8 @@ def speedup_figures(comparison: ComparisonTable) -> list[SweepFigure]:
             "speedups",
             title,
             caption,
-            _description_of_speedups(shown, labels, measured),
-            partial(_draw_of_speedups, shown, labels),
+            _describe_speedups(shown, labels, measured),
+            partial(_draw_speedups, shown, labels),
         )
     ]
 
@@ -225,9 +225,7 @@ def _sides(row: ComparisonRow) -> tuple[str, str]:
     return label_of(row["axis"], row["candidate"]), label_of(row["axis"], row["baseline"])
 
 
-def _description_of_speedups(
-    shown: Sequence[ComparisonRow], labels: Sequence[str], measured: Sequence[ComparisonRow]
-) -> str:
+def _describe_speedups(shown: Sequence[ComparisonRow], labels: Sequence[str], measured: Sequence[ComparisonRow]) -> str:
     counts = Counter(row["verdict"] for row in measured)
     verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
     ends = [f"{labels[at]}: {_interval(shown[at])}" for at in (0, -1)]
@@ -238,7 +236,7 @@ def _interval(row: ComparisonRow) -> str:
     return f"{number(row[row.metric.effect])}, 95% interval {number(row['ci_low'])} to {number(row['ci_high'])}"
 
 
-def _draw_of_speedups(rows: Sequence[ComparisonRow], labels: Sequence[str]) -> "Figure":
+def _draw_speedups(rows: Sequence[ComparisonRow], labels: Sequence[str]) -> "Figure":
     figure, axes = new_row_figure(labels)
     effect = rows[0].metric.effect
     is_difference = effect == "difference"

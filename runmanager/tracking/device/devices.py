@@ -1,12 +1,10 @@
 """Devices: resolve names, check availability, wait for them, read their memory and properties; random states."""
 
-import platform
 import random
 import resource
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,6 @@ from runmanager.records.run.run_record import Environment
 
 __all__ = [
     "accelerator_in_use",
-    "cpu_model",
     "default_device",
     "device_facts",
     "device_in_use",
@@ -251,14 +248,3 @@ def preserve_random_states() -> Iterator[None]:
         yield
     finally:
         restore_random_states(states)
-
-
-@cache
-def cpu_model() -> str | None:
-    """Return the CPU's model name, None if it is unknown."""
-    path = Path("/proc/cpuinfo")
-    if path.exists():
-        for line in path.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine() or None

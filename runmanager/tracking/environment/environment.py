@@ -21,7 +21,7 @@ from runmanager.records.run.run_record import Environment
 from runmanager.records.settings.secrets import SECRETS_VARIABLE, masked_words
 from runmanager.records.settings.values import choices_of_groups, flatten
 from runmanager.records.storage.driven_sweep import DRIVEN_VARIABLE
-from runmanager.tracking.device.devices import cpu_model
+from runmanager.tracking.device.cpu_model import cpu_model
 from runmanager.tracking.environment.cell_process import of_cells_alone
 from runmanager.tracking.environment.commit import COMMIT_VARIABLE, commit_of
 

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from runmanager.records.host.gpus import DevicePeaks
-from runmanager.tracking.device.devices import cpu_model, device_facts
+from runmanager.tracking.device.cpu_model import cpu_model
+from runmanager.tracking.device.devices import device_facts
 from runmanager.tracking.timing.timer import Clock, clock_for
 
 __all__ = ["Probe", "best_seconds", "calibrate", "probes", "thread_counts"]

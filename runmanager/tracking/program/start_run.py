@@ -38,7 +38,8 @@ from runmanager.tracking.manager import RunManager
 from runmanager.tracking.metric_definitions import declared_directions
 from runmanager.tracking.options import RunOptions, TensorBoardOptions
 from runmanager.tracking.program.current_run import is_loader_worker, keep_started, refuse_second_start, starting
-from runmanager.tracking.program.reported_folder import claim_report, end_at_exit
+from runmanager.tracking.program.exit_hooks import end_at_exit
+from runmanager.tracking.program.reported_folder import claim_report
 from runmanager.tracking.ranks.run_ranks import RunRanks
 from runmanager.tracking.run import ActiveRun, InactiveRun
 from runmanager.tracking.sinks import Sink

@@ -26,9 +26,9 @@ from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.storage.reader import StoredRun, read_run, read_sweep, run_names
 from runmanager.results.load.run_summary import metric_names, unit_names
 from runmanager.text import pluralize
-from runmanager.tracking.tensorboard.board_server import SweepLogdir
 from runmanager.tracking.tensorboard.event_writer import EventWriter
 from runmanager.tracking.tensorboard.hparams import CHARTS, charts_of, experiment_summary, metric_columns, scalar_layout
+from runmanager.tracking.tensorboard.logdir import SweepLogdir
 
 if TYPE_CHECKING:
     from runmanager.results.report.markdown_summary import MarkdownSummary

@@ -11,7 +11,7 @@ from runmanager.app.manage.sweep_folders import remove_run, rename_sweep
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import run_names
 from runmanager.records.sweep.sweep_record import read_sweep_record
-from runmanager.tracking.tensorboard.board_server import SweepLogdir
+from runmanager.tracking.tensorboard.logdir import SweepLogdir
 
 from ...tracking.board import LOADER, begin
 from ..programs.script.conftest import Folder, folder  # noqa: F401

@@ -12,8 +12,8 @@ from runmanager.errors import RecordError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import run_names
 from runmanager.records.sweep.sweep_record import plan_cell, write_cells
-from runmanager.tracking.tensorboard.board_server import SweepLogdir
 from runmanager.tracking.tensorboard.event_writer import EventWriter
+from runmanager.tracking.tensorboard.logdir import SweepLogdir
 
 from ..board import CELLS, LOADER, Board, begin
 from ..conftest import event_files

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runmanager.tracking.tensorboard.board_server import ServedFolder
+from runmanager.tracking.tensorboard.logdir import ServedFolder
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.status import Status
 from runmanager.records.storage.driven_sweep import encode_record
 from runmanager.records.storage.reader import read_record, run_names
-from runmanager.tracking.tensorboard.board_server import SweepLogdir
 from runmanager.tracking.tensorboard.event_writer import EventWriter
 from runmanager.tracking.tensorboard.hparams import METRICS, session_start
+from runmanager.tracking.tensorboard.logdir import SweepLogdir
 from runmanager.tracking.tensorboard.sweep_summary import SweepSummaryWriter
 
 from ...results.conftest import SweepMaker, timed_epochs

@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from runmanager.app.compose.cell_loader import CellLoader, forget_notification
 from runmanager.app.compose.grid_rules import GridRules
 from runmanager.app.compose.override_grid import read_override_grid
-from runmanager.app.display.output import print_error
+from runmanager.app.display.error_line import print_error
 from runmanager.app.request.command import unknown_names
 from runmanager.app.request.sweep_request import FLAGS_VARIABLE, flag_of, options, read_node, setting_of
 from runmanager.errors import ConfigurationError, RunManagerError, SweepError, error_chain

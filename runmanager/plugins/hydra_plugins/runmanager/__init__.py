@@ -113,7 +113,7 @@ def _require_values(config: DictConfig) -> None:
         try:
             OmegaConf.to_container(part, resolve=True, throw_on_missing=True)
         except OmegaConfBaseException as error:
-            from runmanager.app.display.output import print_error
+            from runmanager.app.display.error_line import print_error
             from runmanager.text import message_line
             from runmanager.validation import fault
 
