@@ -13,7 +13,7 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.run_record import Environment, EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.settings.signature import short_signature, signature
-from runmanager.records.storage.driven_sweep import encode_record
+from runmanager.records.storage.versioned_file import encode_record
 from runmanager.records.sweep.sweep_record import plan_cell, write_cells
 
 __all__ = ["write_stored_sweep"]

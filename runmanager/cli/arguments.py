@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share: a sweep, a run, a metric's direction and epoch, the format."""
+"""Arguments and options that several commands share, and what is refused where an option is repeated."""
 
 import inspect
 from collections import Counter

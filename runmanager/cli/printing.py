@@ -1,4 +1,4 @@
-"""Printing a command's output: rich tables and plain lines, for terminals and pipes."""
+"""Printing a command's output: rich tables and plain lines, for terminals and pipes, in each format of tables."""
 
 import sys
 from collections.abc import Iterable

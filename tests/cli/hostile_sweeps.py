@@ -22,9 +22,9 @@ from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import Environment, EpochRecord, RunRecord
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.settings.signature import readable_name, short_signature, signature
-from runmanager.records.storage.driven_sweep import encode_record
 from runmanager.records.storage.labels import Labels, SweepLabels
 from runmanager.records.storage.ownership import claim_run
+from runmanager.records.storage.versioned_file import encode_record
 from runmanager.records.sweep.sweep_record import plan_cell, write_cells
 
 __all__ = ["AXIS", "CHOICES", "COMMANDS", "HOSTILE", "METRIC", "WORDS", "Place"]

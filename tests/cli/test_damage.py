@@ -8,8 +8,8 @@ import pytest
 
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.paths import RunPaths, SweepPaths
-from runmanager.records.storage.driven_sweep import encode_record
 from runmanager.records.storage.reader import read_record
+from runmanager.records.storage.versioned_file import encode_record
 
 READERS = [
     ("table", "grid", "--format", "csv"),

@@ -13,7 +13,7 @@ from runmanager.app.adopt.found_runs import find_runs, settings_of_name
 from runmanager.app.compose.grid_rules import read_points
 from runmanager.records.settings.signature import readable_name, signature
 from runmanager.records.settings.values import flatten
-from runmanager.records.storage.driven_sweep import encode_record
+from runmanager.records.storage.versioned_file import encode_record
 from runmanager.results.tables.text_formats import to_csv
 from runmanager.results.tfevents.table import event_rows, read_event_folders
 

@@ -20,10 +20,10 @@ from runmanager.records.run.heartbeat import Beat, HeartbeatObserver, describe_l
 from runmanager.records.run.program_report import ProgramReport
 from runmanager.records.run.run_record import Attempt, Environment, EpochRecord, Measurements, Turn
 from runmanager.records.run.status import Outcome, Status
-from runmanager.records.storage.driven_sweep import encode_record
 from runmanager.records.storage.labels import Labels, SweepLabels
 from runmanager.records.storage.reader import read_last_sign_of_life, read_record
 from runmanager.records.storage.run_folder import claim_attempt, release_claim
+from runmanager.records.storage.versioned_file import encode_record
 from runmanager.records.sweep.lookup import Messages
 from runmanager.results.findings.answer_sentences import answers
 from runmanager.results.findings.roofline import roofline_rows

@@ -15,7 +15,7 @@ from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.settings.signature import signature
-from runmanager.records.storage.driven_sweep import encode_record
+from runmanager.records.storage.versioned_file import encode_record
 from runmanager.tracking.program.current_run import end_current_run
 
 

@@ -14,9 +14,9 @@ from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import Environment, RunRecord
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.settings.signature import signature
-from runmanager.records.storage.driven_sweep import encode_record
 from runmanager.records.storage.ownership import claim_run
 from runmanager.records.storage.reader import read_record, read_sweep
+from runmanager.records.storage.versioned_file import encode_record
 
 THEN = Environment(commit="0123456789abcdef", libraries={"torch": "2.15.0", "numpy": "2.3"}, code={"own.py": "aa"})
 

@@ -32,9 +32,9 @@ from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.status import Status
 from runmanager.records.settings.signature import signature
-from runmanager.records.storage.driven_sweep import encode_record
 from runmanager.records.storage.reader import StoredRun
 from runmanager.records.storage.run_folder import RunFolder
+from runmanager.records.storage.versioned_file import encode_record
 from runmanager.records.sweep.sweep_record import read_sweep_record
 from runmanager.results.load import loader as results_loader
 from runmanager.results.load import summary_cache

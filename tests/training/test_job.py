@@ -14,9 +14,9 @@ from runmanager.errors import TensorMismatchError
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.heartbeat import Beat, write_beat
-from runmanager.records.storage.driven_sweep import encode_record
 from runmanager.records.storage.reader import read_run, read_sweep
 from runmanager.records.storage.run_folder import RunFolder
+from runmanager.records.storage.versioned_file import encode_record
 from runmanager.results.tables.results_table import result_rows
 from runmanager.tracking.lifecycle.finalizers import last_run_begun_here
 from runmanager.tracking.options import EarlyStopOptions

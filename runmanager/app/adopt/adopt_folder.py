@@ -20,8 +20,8 @@ from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.settings.signature import readable_name, short_signature, signature
 from runmanager.records.settings.values import differing_settings, flatten
-from runmanager.records.storage.driven_sweep import encode_record
 from runmanager.records.storage.reader import read_sweep
+from runmanager.records.storage.versioned_file import encode_record
 from runmanager.records.sweep.sweep_record import PlannedCell, plan_cell, write_cells
 from runmanager.results.program_files.folder_metrics import ProgramMetrics
 from runmanager.results.program_files.metric_naming import ProgramMetric

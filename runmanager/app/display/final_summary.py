@@ -1,4 +1,4 @@
-"""The summary printed at a sweep's end: tables, answers in sentences, and the files' paths."""
+"""What is printed of a whole sweep: the plan of a dry run, and at its end tables, answers and paths."""
 
 import dataclasses
 import itertools

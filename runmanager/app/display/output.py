@@ -1,4 +1,4 @@
-"""Where a display is shown: permanent lines, and below them a region that is redrawn; a terminal or a notebook cell."""
+"""Consoles, and where a display is shown: permanent lines, and a region that is redrawn; a terminal or a notebook."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""Checks before the first run, as the driver sees them: what to check, answered by a process with torch."""
+"""Checks before the first run, as the driver sees them: room on this host, and what a process with torch answers."""
 
 import heapq
 from collections.abc import Callable, Container, Iterable, Sequence

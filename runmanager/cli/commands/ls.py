@@ -1,4 +1,4 @@
-"""`runmanager ls`: all sweeps of a folder."""
+"""`runmanager ls`, `show`, `diff` and `schema`: what is stored of sweeps, of runs, and of the files' fields."""
 
 import inspect
 import time

@@ -1,4 +1,4 @@
-"""`runmanager rm`: sweeps and runs into the trash, and the trash emptied."""
+"""`runmanager rm`, `mv`, `tag` and `note`: sweeps and runs into the trash, renamed, and labelled."""
 
 import sys
 from pathlib import Path

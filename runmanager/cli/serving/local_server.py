@@ -1,4 +1,4 @@
-"""What a command that serves pages needs: a free port, a socket that listens, its address, and how signals end it."""
+"""What a command that serves pages needs: a port, an address from elsewhere, temporary folders, and its end."""
 
 import contextlib
 import errno

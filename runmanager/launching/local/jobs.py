@@ -1,4 +1,4 @@
-"""Jobs of an engine, how their processes end, and the listener that is notified."""
+"""Jobs of an engine, their time limits, how their processes end, and the listener that is notified."""
 
 import signal
 import time

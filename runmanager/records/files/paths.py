@@ -1,4 +1,4 @@
-"""Paths of all files in sweep folders, in run folders and in the user's cache."""
+"""Paths of all files in sweep folders, in run folders and in the user's cache, and the making of folders."""
 
 import datetime
 import errno

@@ -1,4 +1,4 @@
-"""GPUs of this machine, found without torch, which would start CUDA in a driver."""
+"""GPUs of this machine, found without torch, which would start CUDA in a driver; their measured peaks."""
 
 import os
 import shutil

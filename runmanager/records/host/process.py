@@ -1,4 +1,4 @@
-"""Identity and life of processes, the cores that they may use, and the variables by which tasks are told apart."""
+"""Identity and life of processes, their limits and usable cores, and the variables that tell tasks apart."""
 
 import math
 import os

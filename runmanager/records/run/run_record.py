@@ -1,4 +1,4 @@
-"""Records of runs (run.json) and of epochs (lines of epochs.jsonl)."""
+"""Records of runs (run.json), of epochs (lines of epochs.jsonl), and of turns."""
 
 from dataclasses import dataclass
 from typing import Any

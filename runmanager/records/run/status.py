@@ -1,4 +1,4 @@
-"""States of a run, their reasons, and outcomes."""
+"""States of a run, their reasons, and outcomes; the outcome that follows from what was seen of its end."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""Expansion of grids of settings into cells."""
+"""Expansion of grids of settings into cells, and which of the settings are seeds."""
 
 import itertools
 import math

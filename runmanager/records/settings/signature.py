@@ -1,4 +1,4 @@
-"""Signatures: the identity of a cell as a hash of its settings."""
+"""Signatures: the identity of a cell as a hash of its settings; the readable names of cells."""
 
 import hashlib
 import json

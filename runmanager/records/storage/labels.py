@@ -7,7 +7,7 @@ from runmanager.records.files.atomic_files import locked_folder, replace_file
 from runmanager.records.files.file_errors import Int64
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.run_record import SCHEMA_VERSION
-from runmanager.records.storage.driven_sweep import decode_file, encode_record
+from runmanager.records.storage.versioned_file import decode_file, encode_record
 from runmanager.text import MAX_LINE
 from runmanager.validation import fault
 

@@ -17,9 +17,10 @@ from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import Beat, HeartbeatObserver, read_beat
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
-from runmanager.records.storage.driven_sweep import encode_record, require_driven_sweep
+from runmanager.records.storage.driven_sweep import require_driven_sweep
 from runmanager.records.storage.reader import read_record, with_known_report
 from runmanager.records.storage.run_folder import RunFolder, claim_attempt, release_claim
+from runmanager.records.storage.versioned_file import encode_record
 
 __all__ = ["claim_next_attempt", "claim_run", "silent_runs"]
 

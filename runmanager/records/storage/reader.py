@@ -19,8 +19,8 @@ from runmanager.records.run.program_report import ProgramReport, with_report
 from runmanager.records.run.run_record import EpochRecord, RunRecord, Turn, read_turns
 from runmanager.records.run.status import Status
 from runmanager.records.storage.bulk_reading import PARTIAL_DECODER, SharedParts, gc_paused
-from runmanager.records.storage.driven_sweep import decode_file
 from runmanager.records.storage.labels import NO_LABELS, SweepLabels
+from runmanager.records.storage.versioned_file import decode_file
 from runmanager.text import encodable
 
 __all__ = [

@@ -29,7 +29,6 @@ from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.program_report import ProgramReport
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.run.status import Outcome, Reason, Seen, Status, judge, seen_from_outside
-from runmanager.records.storage.driven_sweep import encode_record
 from runmanager.records.storage.ownership import claim_next_attempt
 from runmanager.records.storage.reader import (
     read_epochs,
@@ -39,6 +38,7 @@ from runmanager.records.storage.reader import (
     with_known_report,
 )
 from runmanager.records.storage.run_folder import RunFolder, release_claim
+from runmanager.records.storage.versioned_file import encode_record
 from runmanager.signals import noting_signals
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Writing a run folder as its only owner: record, epochs, and files of earlier attempts."""
+"""Claiming a run folder and writing it as its only owner: record, epochs, and files of earlier attempts."""
 
 import errno
 import os
@@ -22,8 +22,8 @@ from runmanager.records.files.file_errors import UNREADABLE
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import EpochRecord, RunRecord
-from runmanager.records.storage.driven_sweep import encode_record
 from runmanager.records.storage.reader import read_epochs, read_record, run_name
+from runmanager.records.storage.versioned_file import encode_record
 
 __all__ = ["RunFolder", "claim_attempt", "release_claim"]
 

@@ -1,4 +1,4 @@
-"""The figure of throughput by run: medians of measured epochs with quartiles, the runs of a cell in one row."""
+"""The figures of throughput by run, and of speedups along an axis."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

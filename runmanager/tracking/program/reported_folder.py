@@ -13,9 +13,9 @@ from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.program_report import ProgramReport
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
-from runmanager.records.storage.driven_sweep import encode_record
 from runmanager.records.storage.reader import read_record, read_report
 from runmanager.records.storage.run_folder import RunFolder
+from runmanager.records.storage.versioned_file import encode_record
 
 __all__ = ["ReportedFolder", "claim_report"]
 

@@ -23,9 +23,9 @@ from runmanager.records.run.status import Status
 from runmanager.records.settings.secrets import declare_secrets
 from runmanager.records.settings.signature import signature
 from runmanager.records.settings.values import flatten, plain_settings
-from runmanager.records.storage.driven_sweep import encode_record
 from runmanager.records.storage.reader import read_record
 from runmanager.records.storage.run_folder import RunFolder
+from runmanager.records.storage.versioned_file import encode_record
 from runmanager.text import error_line, truncated
 from runmanager.tracking.checkpoint.training_state import loop_checkpointer
 from runmanager.tracking.device.devices import device_in_use, resolve_device

@@ -1,4 +1,4 @@
-"""MNIST, FashionMNIST and CIFAR, read from their files into tensors of bytes."""
+"""MNIST, FashionMNIST and CIFAR: downloaded with checksums, and read from their files into tensors of bytes."""
 
 import fcntl
 import http.client

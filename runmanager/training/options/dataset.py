@@ -1,4 +1,4 @@
-"""Settings of the datasets, with the checks of their values."""
+"""Settings of the datasets and of the loss and metrics, with the checks of their values."""
 
 import math
 from collections.abc import Iterable, Mapping

@@ -14,9 +14,9 @@ from runmanager.app.display.final_summary import show_results
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
-from runmanager.records.storage.driven_sweep import encode_record
 from runmanager.records.storage.ownership import claim_run
 from runmanager.records.storage.reader import read_record
+from runmanager.records.storage.versioned_file import encode_record
 from runmanager.records.sweep.sweep_record import plan_cell, write_cells
 
 

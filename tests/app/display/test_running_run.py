@@ -14,7 +14,7 @@ from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.heartbeat import Beat, write_beat
 from runmanager.records.run.run_record import Attempt, Environment, EpochRecord, Measurements, RunRecord
 from runmanager.records.run.status import Status
-from runmanager.records.storage.driven_sweep import encode_record
+from runmanager.records.storage.versioned_file import encode_record
 
 BEGAN = 1_000_000_000
 MADE = "2001-01-01T00:00:00+00:00"

@@ -19,8 +19,8 @@ import pytest
 from runmanager.app.compose.schema import conf_folder
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.settings.values import flatten
-from runmanager.records.storage.driven_sweep import encode_record
 from runmanager.records.storage.reader import read_epochs
+from runmanager.records.storage.versioned_file import encode_record
 from runmanager.records.sweep.sweep_record import fresh_sweep_folder
 
 RESULT_COLUMNS = [

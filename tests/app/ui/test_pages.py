@@ -18,9 +18,9 @@ from runmanager.app.ui import pages, sweep_board
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.status import Reason, Status
-from runmanager.records.storage.driven_sweep import encode_record
 from runmanager.records.storage.reader import read_record, read_sweep
 from runmanager.records.storage.run_folder import RunFolder
+from runmanager.records.storage.versioned_file import encode_record
 from runmanager.records.sweep.lookup import Messages
 from runmanager.records.sweep.sweep_record import leave_sweep, plan_cell, write_cells
 from runmanager.results.load import summary_cache

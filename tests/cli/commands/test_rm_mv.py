@@ -15,8 +15,8 @@ from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
-from runmanager.records.storage.driven_sweep import encode_record
 from runmanager.records.storage.reader import read_record
+from runmanager.records.storage.versioned_file import encode_record
 from runmanager.records.sweep.sweep_record import read_sweep_record
 
 from ..conftest import rows_of, write_sweep

@@ -27,8 +27,8 @@ from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.status import Status
-from runmanager.records.storage.driven_sweep import encode_record
 from runmanager.records.storage.reader import read_record, run_names
+from runmanager.records.storage.versioned_file import encode_record
 from runmanager.tracking.tensorboard.board_server import BoardServer, _keep_reading, serving_options
 from runmanager.tracking.tensorboard.logdir import SweepLogdir
 from runmanager.tracking.tensorboard.sweep_summary import SweepSummaryWriter

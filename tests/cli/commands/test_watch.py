@@ -12,8 +12,8 @@ import msgspec
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.status import Status
-from runmanager.records.storage.driven_sweep import encode_record
 from runmanager.records.storage.reader import read_record
+from runmanager.records.storage.versioned_file import encode_record
 
 from ..conftest import process_environment, process_words
 

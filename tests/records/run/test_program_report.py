@@ -12,10 +12,10 @@ from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.program_report import ProgramReport, with_report
 from runmanager.records.run.run_record import Environment, Measurements, RunRecord
 from runmanager.records.run.status import Outcome, Reason, Status
-from runmanager.records.storage.driven_sweep import encode_record
 from runmanager.records.storage.ownership import claim_run
 from runmanager.records.storage.reader import read_record, read_report, read_run, read_sweep
 from runmanager.records.storage.run_end import end_gone_run, end_silent_run, find_end
+from runmanager.records.storage.versioned_file import encode_record
 
 from ..run_folders import Reader
 

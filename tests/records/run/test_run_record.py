@@ -13,9 +13,9 @@ from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import PHASES, SCHEMA_VERSION, Environment, EpochRecord, RunRecord
 from runmanager.records.run.status import Outcome, Reason, Status
-from runmanager.records.storage.driven_sweep import encode_record
 from runmanager.records.storage.ownership import claim_run
 from runmanager.records.storage.reader import read_record
+from runmanager.records.storage.versioned_file import encode_record
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)

@@ -10,8 +10,8 @@ from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.run_record import Environment, RunRecord
 from runmanager.records.storage.bulk_reading import SharedParts, gc_paused
-from runmanager.records.storage.driven_sweep import encode_record
 from runmanager.records.storage.reader import read_record, read_sweep
+from runmanager.records.storage.versioned_file import encode_record
 
 MakeRecord = Callable[..., RunRecord]
 

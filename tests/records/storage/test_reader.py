@@ -17,9 +17,9 @@ from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import Beat, write_beat
 from runmanager.records.run.run_record import SCHEMA_VERSION, EpochRecord, RunRecord, Turn
 from runmanager.records.run.status import Status
-from runmanager.records.storage.driven_sweep import encode_record
 from runmanager.records.storage.ownership import claim_run
 from runmanager.records.storage.reader import read_run, read_sweep
+from runmanager.records.storage.versioned_file import encode_record
 
 from ..run_folders import left_by
 

@@ -10,7 +10,7 @@ from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
-from runmanager.records.storage.driven_sweep import encode_record
+from runmanager.records.storage.versioned_file import encode_record
 from runmanager.records.sweep.lookup import find_run, find_sweep, known_runs, known_sweeps
 
 RUNS = {

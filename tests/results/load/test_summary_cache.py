@@ -17,8 +17,8 @@ from benchmarks.stored_sweep import write_stored_sweep
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.status import Status
-from runmanager.records.storage.driven_sweep import encode_record
 from runmanager.records.storage.reader import Damage, StoredRun, read_epochs, read_record
+from runmanager.records.storage.versioned_file import encode_record
 from runmanager.results.load import loader as reading
 from runmanager.results.load import summary_cache as keeping
 from runmanager.results.load.loader import CachedReader, read_results, read_summary

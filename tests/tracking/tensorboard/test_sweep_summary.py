@@ -13,8 +13,8 @@ from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.status import Status
-from runmanager.records.storage.driven_sweep import encode_record
 from runmanager.records.storage.reader import read_record, run_names
+from runmanager.records.storage.versioned_file import encode_record
 from runmanager.tracking.tensorboard.event_writer import EventWriter
 from runmanager.tracking.tensorboard.hparams import METRICS, session_start
 from runmanager.tracking.tensorboard.logdir import SweepLogdir

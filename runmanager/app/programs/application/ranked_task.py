@@ -1,4 +1,4 @@
-"""The task of a Hydra application in several ranks, which torchrun starts: one cell, one run."""
+"""The task of a Hydra application in a cell of ours: supervised, or in several ranks that torchrun starts."""
 
 import functools
 import os
