@@ -265,8 +265,8 @@ def _is_same(one: Any, other: Any) -> bool:
 class Trial:
     """The cells of a sweep that differ in seeds alone: their `point`, None outside of the space, and mean `value`.
 
-    The value is None unless all cells have finished with one. `is_over`: none of them is to run. `counts`: they are
-    still part of the sweep.
+    The value is None unless all cells have finished with one. `is_over`: none of them is to run. `is_finished`:
+    all have finished. `counts`: they are still part of the sweep.
     """
 
     point: Point | None

@@ -242,8 +242,9 @@ class Search:
         seed_names = (*self._seed_names, *record.seed_names)
         groups: dict[frozenset[Any], list[PlannedCell]] = {}
         for cell in record.planned:
-            own, seeds = cell.choices_and_settings, _seeds_of(cell, seed_names)
-            groups.setdefault(frozenset((name, hashable(own[name])) for name in own.keys() - seeds), []).append(cell)
+            own = cell.choices_and_settings
+            names = own.keys() - _seeds_of(cell, seed_names) - frozenset(record.derived)  # which may follow from a seed
+            groups.setdefault(frozenset((name, hashable(own[name])) for name in names), []).append(cell)
         shared = {**(record.choices or {}), **record.settings}
         return [
             self._trial(

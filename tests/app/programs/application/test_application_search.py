@@ -58,3 +58,13 @@ def test_a_missing_limit_is_refused_by_hydras_name(application: Application) -> 
     done = application.run(*WORDS)
     assert done.status == 2 and not application.started()
     assert "`hydra.sweeper.search` must be given with `hydra.sweeper.trials` or `hydra.sweeper.max_seconds`" in done.err
+
+
+def test_what_follows_from_a_seed_is_no_further_trial(application: Application) -> None:
+    config = application.folder / "conf" / "config.yaml"
+    config.write_text(config.read_text() + "seed: 0\nshuffle: ${seed}\n")
+    words = (*WORDS, *RANKED, "hydra.sweeper.trials=2", "seed=0,1")
+    done = application.run(*words)
+    assert done.status == 0, done.err
+    again = application.run(*words)
+    assert again.status == 0 and "2 tried already" in again.out and len(application.started()) == 4, again.err
