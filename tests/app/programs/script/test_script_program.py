@@ -108,7 +108,12 @@ REFUSED = [
     (("sweep", "--better", "up", "--resume", "must", "train.py"), ["--name", "max, min"]),
     (("sweep", "--workers", "0", "train.py"), ["`--workers` must be at least 1"]),
     (("sweep", "--slurm", "time=3", "train.py"), ["--launcher slurm"]),
-    (("sweep", "--launcher", "slurm", "--workers", "2", "--slurm", "tme=3", "train.py"), ["array_para"]),
+    (("sweep", "--launcher", "slurm", "--gpus", "0", "--slurm", "tme=3", "train.py"), ["--gpus-per-run"]),
+    (("sweep", "--launcher", "slurm", "--workers", "2", "--slurm", "tme=3", "train.py"), ["'time'"]),
+    (
+        ("sweep", "--launcher", "slurm", "--workers", "2", "--slurm", "array_parallelism=3", "train.py"),
+        ["`--workers` must be given once"],
+    ),
     (("sweep", "--argument", "{name}", "train.py"), ["--argument"]),
     (("sweep", "none.py", "lr=1"), ["does not exist"]),
     (("sweep", "-m", "no.such_module", "lr=1"), ["neither in"]),
