@@ -116,6 +116,7 @@ class Place:
             "tag": [[two, _PRINTABLE.replace(",", ""), "e\u0301"], [run, bad], [two, "--remove", bad]],
             "note": [[two, _PRINTABLE], [run, bad]],
             "watch": [[one, "--once"], [one]],
+            "scalars": [[run], [run, "--format", "json"], [bad]],
             "schema": [["run"], [bad]],
             "tensorboard": [[one, "--port", "0"]],
             "ui": [[os.fspath(self.folder), "--port", "0", "--no-open"], [bad]],
