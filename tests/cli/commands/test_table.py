@@ -4,9 +4,10 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -93,13 +94,27 @@ def test_an_unknown_column_is_rejected_with_the_nearest_name(command: Callable, 
     )
 
 
+class _Terminal:
+    """`sys` as it is, but that its standard output says that it is a terminal."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys, name)
+
+    @property
+    def stdout(self) -> Any:
+        class Output:
+            def __getattr__(self, name: str) -> Any:
+                return (lambda: True) if name == "isatty" else getattr(sys.stdout, name)
+
+        return Output()
+
+
 def test_a_terminal_shows_fifty_rows_and_all_on_request_and_a_pipe_is_whole(
     command: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_sweep(tmp_path / "many", batch_sizes=range(1, 31), num_epochs=1)
     assert "The first" not in command("table", str(tmp_path / "many"), "--where", "status!=failed").out
-    terminal = SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True))
-    monkeypatch.setattr("runmanager.cli.printing.sys", terminal)
+    monkeypatch.setattr("runmanager.cli.printing.sys", _Terminal())
     first = command("table", str(tmp_path / "many"), "--where", "status!=failed").out  # skipped cells among them
     assert "The first 50 of 60 runs; --all shows all." in first
     every = command("table", str(tmp_path / "many"), "--all").out
