@@ -12,8 +12,8 @@ from torch import Tensor
 
 from benchmarks.tutorial import Tally
 from runmanager import RunManager
+from runmanager.tracking.inactive_run import InactiveRun
 from runmanager.tracking.options import RunOptions, TensorBoardOptions
-from runmanager.tracking.run import InactiveRun
 
 __all__ = ["OURS", "PEERS", "UNTRACKED", "TrackedEpoch", "Tracker", "start_tracker", "version_of"]
 

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["INTERRUPTED_STATUS", "handle_signals", "noting_signals", "sigchld_ignored", "signal_name"]
-
 INTERRUPTED_STATUS = 128 + signal.SIGINT
 """Exit status of a command that Ctrl-C has ended, as in a shell."""
 

@@ -9,33 +9,6 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, TextIO
 
-__all__ = [
-    "CODE_SPAN",
-    "MAX_LINE",
-    "encodable",
-    "error_line",
-    "first_line",
-    "fitted",
-    "format_value",
-    "full_command",
-    "full_message",
-    "hidden_character",
-    "in_backticks",
-    "message_line",
-    "padded",
-    "pluralize",
-    "printable",
-    "printable_json",
-    "printable_line",
-    "printable_value",
-    "shell_command",
-    "shell_join",
-    "shell_quote",
-    "text_width",
-    "truncated",
-    "wrapped",
-]
-
 
 def format_value(value: Any) -> str:
     """Format a setting's value as on the command line: `null`, `true`, `false`, and lists and mappings as JSON."""

@@ -12,22 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-__all__ = [
-    "MAX_COUNT",
-    "GroupOptions",
-    "allowed",
-    "allowed_values",
-    "default_words",
-    "derived",
-    "did_you_mean",
-    "fault",
-    "field_faults",
-    "limits",
-    "nearest_names",
-    "range_faults",
-    "suggestion",
-]
-
 MAX_COUNT = 2**31 - 1
 """The largest count that every part of PyTorch accepts: some store it in a signed 32-bit integer."""
 

@@ -22,8 +22,6 @@ from runmanager.records.settings.secrets import masked_words, refuse_masks
 from runmanager.signals import INTERRUPTED_STATUS
 from runmanager.validation import fault
 
-__all__ = ["main", "task"]
-
 _BROKEN_STATUS = 1
 _USAGE_STATUS = 2
 _PRELOAD = ("torch", "runmanager.app.forkserver_imports")

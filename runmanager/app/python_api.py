@@ -31,8 +31,6 @@ from runmanager.text import shell_command
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
 from runmanager.validation import suggestion
 
-__all__ = ["run_sweep", "watch_sweep"]
-
 _STATUSES_WITH_RUNS = (0, 1)  # runs were made; with 1, some ended badly
 _USAGE_STATUS = 2
 _OWN_ARGUMENTS = ("name", "output_root")

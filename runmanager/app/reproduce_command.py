@@ -32,8 +32,6 @@ from runmanager.validation import fault
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-__all__ = ["Reproduction", "current_environment", "job_overrides", "reproduce"]
-
 _PROGRAM = ("python", "-m", "runmanager")
 _LOCATION_SETTINGS = frozenset({"name", "output_root", "resume", "rerun_changed", "hydra"})
 """Settings that say where the old run is and how it was launched; the new run gets a new folder."""

@@ -41,8 +41,6 @@ from runmanager.training.options.groups import PairedOptions
 from runmanager.training.options.job import Precision, TrainingOptions
 from runmanager.training.step.amp import float32_precision
 
-__all__ = ["run_cell", "train_cell"]
-
 _log = logging.getLogger(__name__)
 
 

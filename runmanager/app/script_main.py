@@ -50,8 +50,6 @@ from runmanager.tracking.environment.environment import environment_for_children
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
 from runmanager.validation import fault, suggestion
 
-__all__ = ["main", "tune_script"]
-
 _BROKEN_STATUS = 1
 _OF_EACH_CELL = (
     *("python", "scalar", "metric", "better", "argument", "unchecked", "unsigned", "device", "resume_with"),

@@ -19,23 +19,6 @@ if TYPE_CHECKING:
     from runmanager.records.storage.reader import StoredRun
 
 
-__all__ = [
-    "AtOption",
-    "BetterOption",
-    "FixedArgumentsCommand",
-    "RunFormat",
-    "RunFormatOption",
-    "RunName",
-    "RunSettings",
-    "SweepName",
-    "SweepNames",
-    "Target",
-    "TrustOption",
-    "UniqueOptionsCommand",
-    "fixed_arguments",
-    "read_named_run",
-]
-
 SweepName = Annotated[
     str,
     typer.Argument(

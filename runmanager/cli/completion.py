@@ -17,18 +17,6 @@ from runmanager.text import format_value, printable_line
 if TYPE_CHECKING:
     from runmanager.records.storage.reader import StoredRun
 
-__all__ = [
-    "complete_axes",
-    "complete_baselines",
-    "complete_columns",
-    "complete_crossovers",
-    "complete_metrics",
-    "complete_runs",
-    "complete_setting_names",
-    "complete_sweeps",
-    "complete_targets",
-]
-
 _SHELL_SYNTAX = re.compile(r"""^=|[\s;&|<>$`\\"'()!{}*?~#^]""")
 
 

@@ -7,8 +7,6 @@ import typer
 from runmanager.app.display.error_line import show_first_words
 from runmanager.app.request.command import Command
 
-__all__ = ["PASS_THROUGH", "run_application", "run_cells"]
-
 PASS_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 """Typer's settings for a command that passes its arguments to Hydra: `ctx.args` has them unchanged."""
 

@@ -20,8 +20,6 @@ from runmanager.records.host.gpus import read_device_peaks
 from runmanager.records.host.process import cpu_quota, usable_cores
 from runmanager.text import pluralize
 
-__all__ = ["Check", "Level", "machine_checks"]
-
 _DISTRIBUTION = "torch-runmanager"
 _WARNING_FREE_BYTES = 1 << 30  # a sweep of large models writes one checkpoint a run, hundreds of MiB each
 _ERROR_FREE_BYTES = 100 << 20  # event files and checkpoints of a small sweep do not fit into less

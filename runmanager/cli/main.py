@@ -11,6 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from runmanager import __version__
+from runmanager.app.display.error_line import print_error
 from runmanager.app.request.command_reader import split_fixed
 from runmanager.cli.arguments import FixedArgumentsCommand, UniqueOptionsCommand
 from runmanager.cli.commands.adopt import adopt
@@ -32,15 +33,12 @@ from runmanager.cli.commands.tune import tune
 from runmanager.cli.commands.ui import ui
 from runmanager.cli.commands.watch import watch
 from runmanager.cli.hydra_application import PASS_THROUGH
-from runmanager.cli.printing import print_error
 from runmanager.errors import ConfigurationError, RunManagerError, UsageError
 from runmanager.records.files.file_errors import require_current_folder
 from runmanager.records.files.paths import name_length_fault
 from runmanager.records.host.standard_streams import print_line, repaired_streams, report_lost_output
 from runmanager.records.sweep.lookup import newest_sweeps
 from runmanager.signals import INTERRUPTED_STATUS
-
-__all__ = ["COMMANDS", "app", "main", "run_command"]
 
 # What every error of a command line is. Its name and module differ between the versions of Typer.
 _TYPER_ERROR = next(each for each in reversed(typer.BadParameter.__mro__) if hasattr(each, "format_message"))

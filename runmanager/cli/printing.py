@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from runmanager.app.display.error_line import print_error
 from runmanager.records.host.standard_streams import print_line
 from runmanager.text import fitted, printable, printable_json, printable_line, wrapped
 
@@ -13,22 +12,6 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from runmanager.results.table_model.columns import Table
-
-
-__all__ = [
-    "DATA_FORMATS",
-    "TableFormat",
-    "console",
-    "max_text_rows",
-    "print_error",
-    "print_json",
-    "print_rendered",
-    "print_table",
-    "print_text",
-    "print_warning",
-    "warn_damaged",
-    "wrap_lines",
-]
 
 
 def console() -> "Console":

@@ -16,8 +16,6 @@ from runmanager.records.host.gpus import DevicePeaks, save_device_peaks
 from runmanager.records.host.process import usable_cores
 from runmanager.text import message_line, pluralize
 
-__all__ = ["calibrate", "peak_rows", "torch_checks"]
-
 _SAME_INDEX = (
     "install both in one command and from one index: pip install --force-reinstall torch torchvision "
     "(with one --index-url for a CPU or another CUDA build)"

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from runmanager.integrations.framework_run import FrameworkRun, missing_package, settings_of_hyperparameters
-from runmanager.tracking.run import ActiveRun, InactiveRun
+from runmanager.tracking.inactive_run import InactiveRun
+from runmanager.tracking.run import ActiveRun
 
 try:
     from accelerate.state import PartialState

@@ -13,9 +13,10 @@ from runmanager.records.run.metric_names import column_of_metric
 from runmanager.records.settings.values import plain_settings
 from runmanager.tracking.environment.cell_process import RUN_VARIABLE
 from runmanager.tracking.epoch import Epoch
+from runmanager.tracking.inactive_run import InactiveRun
 from runmanager.tracking.lifecycle.finalizers import last_run_begun_here
 from runmanager.tracking.program.start_run import start_run_of_framework
-from runmanager.tracking.run import ActiveRun, InactiveRun
+from runmanager.tracking.run import ActiveRun
 from runmanager.tracking.timing.driven_loop import DrivenLoop
 
 __all__ = ["FrameworkRun", "missing_package", "settings_of_hyperparameters"]

@@ -24,8 +24,9 @@ from typing import Any
 import torch
 
 from runmanager.integrations.framework_run import FrameworkRun, missing_package, settings_of_hyperparameters
+from runmanager.tracking.inactive_run import InactiveRun
 from runmanager.tracking.introspect.loader_inspection import count_samples
-from runmanager.tracking.run import ActiveRun, InactiveRun
+from runmanager.tracking.run import ActiveRun
 
 try:
     from transformers import TrainerCallback

@@ -14,8 +14,6 @@ from runmanager.records.run.status import Reason, Status
 from runmanager.records.settings.signature import UNSIGNED, signature
 from runmanager.records.storage.reader import StoredRun
 
-__all__ = ["with_continuations"]
-
 _EPOCHS = "epochs"
 
 

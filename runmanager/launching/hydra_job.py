@@ -24,8 +24,6 @@ from runmanager.launching.local.worker import AnsweredError
 from runmanager.launching.task_reference import TaskReference
 from runmanager.records.storage.driven_sweep import DRIVEN_VARIABLE, require_driven_sweep
 
-__all__ = ["return_of_hydra_job", "run_hydra_job"]
-
 _DIR, _SUBDIR = "hydra.sweep.dir", "hydra.sweep.subdir"
 
 

@@ -25,10 +25,10 @@ from runmanager.errors import ConfigurationError, RunManagerError, UsageError
 from runmanager.launching.hydra_internals import active_whitelist, store_config
 from runmanager.launching.hydra_job import return_of_hydra_job, run_hydra_job
 from runmanager.launching.launcher import CellJob, CellLauncher, Place, Trait, never_started
-from runmanager.launching.local.engine import Job, Listener, LocalEngine, ProcessExit
+from runmanager.launching.local.engine import LocalEngine
 from runmanager.launching.local.gpus import EVERY_GPU, GpuRequest, GpuSlots
 from runmanager.launching.local.job_loop import Retries
-from runmanager.launching.local.jobs import Limits, outcome_of_exit
+from runmanager.launching.local.jobs import Job, Limits, Listener, ProcessExit, outcome_of_exit
 from runmanager.launching.local.turns import Turns
 from runmanager.launching.local.worker import Raised, Returned
 from runmanager.launching.options import LocalOptions, OnError
@@ -36,18 +36,6 @@ from runmanager.launching.task_reference import TaskReference
 from runmanager.launching.work import Work, do_work
 from runmanager.records.host.gpus import find_gpus
 from runmanager.validation import fault
-
-__all__ = [
-    "LocalLauncher",
-    "ProcessLauncher",
-    "ReturnRecorder",
-    "checked",
-    "default_preload",
-    "register",
-    "register_launcher",
-    "register_plugin",
-    "require_package",
-]
 
 _PLUGIN_MODULE = "hydra_plugins.runmanager"
 _PRELOAD = "runmanager.launching.hydra_preload"

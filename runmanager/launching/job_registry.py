@@ -11,8 +11,6 @@ from runmanager.records.files.atomic_files import locked_folder, read_bytes, rep
 from runmanager.records.files.file_errors import UNREADABLE, damaged_file_error
 from runmanager.records.files.paths import SweepPaths
 
-__all__ = ["QUEUE_NAME", "JobQueue", "jobs_folder", "locked_job_registry", "read_job_registry", "states_in_queue"]
-
 QUEUE_NAME = "Slurm"
 """What people call the queue."""
 _FILE = "jobs.json"

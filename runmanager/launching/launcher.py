@@ -26,8 +26,6 @@ from runmanager.records.storage.run_end import end_gone_run
 from runmanager.text import error_line
 from runmanager.validation import fault
 
-__all__ = ["BatchLauncher", "CellJob", "CellLauncher", "Place", "Trait", "never_started", "with_traits"]
-
 
 class Trait(StrEnum):
     """What a driver must know of a launcher."""

@@ -9,8 +9,6 @@ from runmanager.launching.options import LocalOptions
 from runmanager.launching.ray.options import RayOptions
 from runmanager.launching.slurm.options import SlurmOptions
 
-__all__ = ["LAUNCHERS", "LauncherChoice", "local_queue", "register_launchers"]
-
 
 class LauncherChoice(NamedTuple):
     """A launcher: its name in Hydra applications other than the built-in job, its settings, and its class by name.

@@ -5,8 +5,6 @@ from enum import StrEnum
 
 from runmanager.validation import allowed, fault, field_faults, limits
 
-__all__ = ["RETRIED", "LocalOptions", "OnError", "stall_faults"]
-
 
 class OnError(StrEnum):
     """What happens to the cells that have not started after a run that did not succeed."""

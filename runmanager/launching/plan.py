@@ -19,24 +19,6 @@ from runmanager.records.settings.values import flatten, hashable
 from runmanager.records.storage.reader import Damage, StoredRun, read_record, require_epochs
 from runmanager.records.sweep.sweep_record import PlannedCell, plan_cell
 
-__all__ = [
-    "RERUN_CHANGED",
-    "Action",
-    "Cell",
-    "Continuation",
-    "PlannedCells",
-    "PlannedRun",
-    "Resume",
-    "derived_settings",
-    "is_still_to_run",
-    "lost_epochs",
-    "needs_epochs",
-    "plan_of",
-    "plan_runs",
-    "stored_record",
-    "was_cut_short",
-]
-
 RERUN_CHANGED = "rerun_changed=true"
 """What a command of the built-in job adds to run finished cells again whose code or versions have changed."""
 

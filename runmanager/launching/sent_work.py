@@ -10,8 +10,6 @@ from runmanager.launching.hydra_internals import keep_imported_main_quiet
 from runmanager.launching.local.multiprocessing_internals import interpreter_state, restore_interpreter_state
 from runmanager.launching.work import Work, do_work
 
-__all__ = ["do_sent_work", "send_work"]
-
 
 def send_work(work: Work) -> tuple[Mapping[str, Any], bytes]:
     """Return the arguments of `do_sent_work` that do this work as the driver would, with its folder and main module."""

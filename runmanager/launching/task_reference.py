@@ -10,8 +10,6 @@ from typing import Any
 
 from runmanager.errors import ConfigurationError
 
-__all__ = ["TaskReference"]
-
 
 @dataclass(frozen=True)
 class TaskReference:

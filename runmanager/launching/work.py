@@ -4,8 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Work", "do_work"]
-
 
 @dataclass(frozen=True)
 class Work:

@@ -20,8 +20,6 @@ from runmanager.results.stats.descriptive import Estimate
 from runmanager.signals import INTERRUPTED_STATUS
 from runmanager.text import printable, printable_line, wrapped
 
-__all__ = ["Answer", "show_answer", "write_tuning"]
-
 _HEADER = ("setting", "value", "speed", "95% interval", "result")
 _VALUE, _RESULT = 1, 4  # columns
 _GAP = "  "

@@ -23,8 +23,6 @@ from runmanager.results.stats.paired_speedup import MIN_ROUNDS
 from runmanager.results.stats.race import LEAST_ROUNDS, beaten, fastest_of, is_settled, race_speedup
 from runmanager.training.options.job import TrainingOptions
 
-__all__ = ["BuiltInTrack", "Entry"]
-
 _TURN_SECONDS = 0.12
 _SLOW_STEP = 0.3  # seconds; a turn is a step then, and a single one warms up
 _SECONDS_ALONE, _TURNS_ALONE = 1.0, 3  # at least, of the first contender

@@ -9,8 +9,6 @@ from runmanager.records.run.status import Outcome
 if TYPE_CHECKING:
     from runmanager.training.options.job import TrainingOptions
 
-__all__ = ["Seen", "run_contender"]
-
 
 @dataclass(frozen=True)
 class Seen:

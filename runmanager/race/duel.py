@@ -34,8 +34,6 @@ from runmanager.signals import handle_signals
 from runmanager.text import pluralize
 from runmanager.training.options.groups import PairedOptions
 
-__all__ = ["DuelRequest", "DuelResult", "run_duel"]
-
 _CLI = "import sys; from runmanager.cli.main import main; sys.exit(main())"
 _TICK_SECONDS = 0.2
 _PATIENCE_SECONDS = 60.0  # for a side that is asked to end

@@ -15,8 +15,6 @@ from pathlib import Path
 from runmanager.errors import UsageError
 from runmanager.tracking.environment.commit import COMMIT_VARIABLE, GitError, call_git
 
-__all__ = ["DuelSide", "checked_out", "files_outside", "files_within", "find_outside", "refusal"]
-
 _SHORT = 10
 _SECONDS, _CHECKOUT_SECONDS = 60.0, 600.0
 _INSTALLED = ("site-packages", "dist-packages")

@@ -6,26 +6,6 @@ from dataclasses import dataclass, field
 from runmanager.results.stats.descriptive import Estimate
 from runmanager.validation import fault
 
-__all__ = [
-    "DROPPED",
-    "LEAST_GAIN",
-    "NOT_KNOWN",
-    "ON_TRIAL",
-    "RESTLESS",
-    "TAKEN",
-    "TOO_LITTLE_TIME",
-    "Factor",
-    "Heat",
-    "Raced",
-    "Settings",
-    "is_guess",
-    "label_of",
-    "line_of",
-    "ratio_text",
-    "repetition_faults",
-    "results_of",
-]
-
 LEAST_GAIN = 1.02
 """How many times as fast a value must be to replace another one."""
 

@@ -18,8 +18,6 @@ from types import SimpleNamespace
 from runmanager.launching.local.turns import TurnClient, Turns, message_of, received
 from runmanager.records.run.run_record import WARMUP_TURNS, Grant
 
-__all__ = ["Round", "TurnKeeper"]
-
 Round = Mapping[int, float]
 """The measurements of one round, in samples per second by the keys of the jobs, without warm-up and failures."""
 

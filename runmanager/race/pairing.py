@@ -18,8 +18,6 @@ from runmanager.text import pluralize
 from runmanager.training.options.groups import PairedOptions
 from runmanager.validation import fault
 
-__all__ = ["Pairing", "infer_compared_axis", "make_pairing", "pairing_notices"]
-
 
 @dataclass(frozen=True)
 class Pairing:

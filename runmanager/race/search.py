@@ -31,8 +31,6 @@ from runmanager.race.heat import (
 )
 from runmanager.results.stats.descriptive import Estimate
 
-__all__ = ["Search", "Space", "Track", "Tuning"]
-
 _LAST_SHARE = 0.3  # of the time is kept for the last heat
 _LEAST_SHARE = 0.03  # of a step's time: what takes less cannot gain more
 _MAX_PASSES = 2

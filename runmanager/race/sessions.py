@@ -27,15 +27,6 @@ from runmanager.records.run.status import Status
 from runmanager.results.stats.paired_speedup import MAX_SESSIONS, MIN_ROUNDS, is_narrow, log_ratios
 from runmanager.training.options.groups import PairedOptions
 
-__all__ = [
-    "DUEL_VARIABLE",
-    "DuelAddress",
-    "PairedSessions",
-    "RemoteSessions",
-    "Sides",
-    "duel_address",
-]
-
 Sides = tuple[frozenset[str], ...]
 """The signatures of each side of a group, the baseline's first."""
 

@@ -10,8 +10,6 @@ from runmanager.training.options.groups import DataLoaderOptions
 from runmanager.training.options.job import AUTO, OutOfMemory, Precision, TrainingOptions, unused_settings
 from runmanager.validation import GroupOptions
 
-__all__ = ["PRECISION", "RACED", "THREADS", "Conditions", "setting_now", "speed_factors"]
-
 THREADS = "hydra.launcher.threads"
 """The setting of the launcher that is raced too: threads of a run."""
 

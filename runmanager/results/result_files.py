@@ -10,7 +10,7 @@ from runmanager.records.files.atomic_files import locked_folder, replace_file
 from runmanager.records.files.file_errors import require_creatable
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import StoredRun, SweepContents, run_names
-from runmanager.results.compare.comparison import CompareOptions
+from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.figures.figure import FigureFormat, SweepFigure, render
 from runmanager.results.findings.crossover import crossover_lines
 from runmanager.results.load.loader import CachedReader, read_results
@@ -22,8 +22,6 @@ from runmanager.results.tables.cross_sweep import cross_sweep_rows
 from runmanager.results.tables.results_table import epoch_rows
 from runmanager.results.tables.text_formats import iter_json, to_csv, to_json, to_markdown
 from runmanager.results.write_throttle import WriteThrottle
-
-__all__ = ["TableUpdater", "write_cross_table", "write_epochs_table", "write_tables"]
 
 _MAX_NAME = 100  # characters of a page's name
 _MAX_UNTHROTTLED_RUNS = 200  # their tables are written in a tenth of a second

@@ -14,7 +14,8 @@ from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.lookup import find_sweep
-from runmanager.results.compare.comparison import CompareOptions, compare
+from runmanager.results.compare.comparison import compare
+from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.findings.answer_sentences import answers
 from runmanager.results.findings.best import BestCell, find_best
 from runmanager.results.metrics.metric import LAST, At
@@ -34,21 +35,11 @@ if TYPE_CHECKING:
     from runmanager.results.figures.figure import SweepFigure
 
 
-__all__ = ["Sweep"]
-
-
-__all__ = ["choose_figure", "draw_for_notebook", "sweep_as_html", "sweep_as_text"]
-
 _MAX_ROWS = 20
 _MAX_FAILURES = 10
-
-
-__all__ = ["to_dataframe"]
-
 _COUNT_SUFFIX = "_count"
-_STD_SUFFIX = "_std"
+_STD_SUFFIX = "_std"  # of a column with the standard deviations of another column's means
 _OF_SEEDS = "seeds."  # before the name of such a column that a metric has itself
-"""Suffix of a column with the standard deviations of another column's means."""
 
 _TEXT_COLUMNS = frozenset(
     {"run", "status", "reason", "device", "device_name", "started_at", "run_dir", "axis", "metric", "verdict"}

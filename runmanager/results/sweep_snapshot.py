@@ -9,8 +9,8 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
-from runmanager.results.compare.comparison import CompareOptions, compare, compare_matches
-from runmanager.results.compare.comparison_table import ComparisonTable
+from runmanager.results.compare.comparison import compare, compare_matches
+from runmanager.results.compare.comparison_table import CompareOptions, ComparisonTable
 from runmanager.results.compare.matched_pairs import Matches, match_sides
 from runmanager.results.compare.sweep_question import with_metric_of_sweep
 from runmanager.results.figures.catalog import Rounds, paired_rounds
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from runmanager.results.figures.figure import SweepFigure
 
     pass
-
-__all__ = ["SweepSnapshot"]
 
 
 class SweepSnapshot:

@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["WriteThrottle"]
-
 _MAX_TABLES_SHARE = 0.05
 """The largest share of time for writing tables while the runs of a large sweep are executed."""
 

@@ -36,9 +36,6 @@ from runmanager.tracking.timing.driven_loop import DrivenLoop
 from runmanager.tracking.timing.phases import PhaseTimes, PhaseTracker, Span
 from runmanager.tracking.timing.timer import TRAINING, PhaseTimer
 
-__all__ = ["Epoch"]
-
-
 _END = object()
 _Loss = torch.Tensor | float
 

@@ -2,8 +2,6 @@
 
 import msgspec
 
-__all__ = ["EpochPart", "LoggedState", "LossState", "MeanState", "MeterState", "SeriesState"]
-
 
 class LossState(msgspec.Struct, frozen=True):
     """The state of a `LossBuffer`: the sum of the emptied losses, and the buffered ones with their samples."""

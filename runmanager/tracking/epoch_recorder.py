@@ -32,8 +32,6 @@ from runmanager.tracking.timing.phases import TimingNotes
 from runmanager.tracking.timing.timer import PhaseTimer
 from runmanager.tracking.torch_internals import version_notes
 
-__all__ = ["EpochRecorder"]
-
 
 class PartCheckpoints:
     """Calls `save(epoch)` between two batches of an epoch, at most once every `seconds` (0: never)."""

@@ -21,8 +21,6 @@ from runmanager.tracking.options import Checkpointer
 from runmanager.tracking.run_calls import LoopCalls
 from runmanager.tracking.timing.timer import PhaseTimer, clock_for
 
-__all__ = ["InactiveEpoch", "InactiveRun"]
-
 _CPU = torch.device("cpu")
 
 

@@ -35,6 +35,7 @@ from runmanager.tracking.environment.environment import capture_environment, com
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_metrics.prediction_task import PredictionOptions
+from runmanager.tracking.inactive_run import InactiveRun
 from runmanager.tracking.introspect.loader_inspection import count_samples
 from runmanager.tracking.lifecycle.continuation import continue_run, find_shorter
 from runmanager.tracking.lifecycle.finalizers import write_tables_if_begun, write_tables_when_dropped
@@ -42,14 +43,12 @@ from runmanager.tracking.lifecycle.open_run import open_run
 from runmanager.tracking.metric_definitions import declared_directions, larger_is_better
 from runmanager.tracking.options import RunOptions, TensorBoardOptions
 from runmanager.tracking.ranks.run_ranks import RunRanks
-from runmanager.tracking.run import ActiveRun, InactiveRun
+from runmanager.tracking.run import ActiveRun
 from runmanager.tracking.sinks import ConsoleSink, Sink
 from runmanager.tracking.tensorboard.sink import default_sinks, with_settings
 
 if TYPE_CHECKING:
     from runmanager.results.result_files import TableUpdater
-
-__all__ = ["RunManager"]
 
 
 class RunManager:

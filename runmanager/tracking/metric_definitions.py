@@ -12,8 +12,6 @@ from runmanager.text import hidden_character
 if TYPE_CHECKING:
     from runmanager.records.storage.run_folder import RunFolder
 
-__all__ = ["RunDirections", "check_name", "declared_directions", "define_metric", "larger_is_better"]
-
 _lock = threading.Lock()
 _declared: dict[str, str] = {}
 _active: "weakref.WeakSet[RunDirections]" = weakref.WeakSet()

@@ -14,21 +14,6 @@ from runmanager.tracking.epoch_part import EpochPart, LoggedState
 from runmanager.tracking.metric_definitions import larger_is_better
 from runmanager.validation import allowed, field_faults, limits
 
-__all__ = [
-    "CAPTURING_DEVICES",
-    "RECORDED",
-    "STREAMING_DEVICES",
-    "Checkpointer",
-    "EarlyStopOptions",
-    "Progress",
-    "RunOptions",
-    "StepObserver",
-    "TensorBoardOptions",
-    "TurnSource",
-    "is_better",
-    "metric_value",
-]
-
 CAPTURING_DEVICES = ("cuda",)
 """Device types that can capture the work of a step and replay it."""
 STREAMING_DEVICES = ("cuda", "xpu")

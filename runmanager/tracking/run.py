@@ -20,7 +20,6 @@ from runmanager.tracking.device.devices import device_in_use, peak_memory
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_metrics.logged_metrics import whole_number
 from runmanager.tracking.epoch_recorder import EpochRecorder
-from runmanager.tracking.inactive_run import InactiveRun
 from runmanager.tracking.introspect.isolation import looking
 from runmanager.tracking.introspect.loader_inspection import peek_batch
 from runmanager.tracking.introspect.model_copy import num_parameters
@@ -41,8 +40,6 @@ from runmanager.tracking.sinks import Sink
 from runmanager.tracking.step_loop import StepLoop
 from runmanager.tracking.timing.interleaving import RunClock, RunTurns
 from runmanager.tracking.timing.timer import PhaseTimer, clock_for
-
-__all__ = ["ActiveRun", "InactiveRun"]
 
 
 class ActiveRun(LoopCalls, JobCalls):

@@ -28,8 +28,6 @@ from runmanager.tracking.step_loop import StepLoop
 from runmanager.tracking.timing.interleaving import RunTurns
 from runmanager.tracking.timing.timer import PhaseTimer, clock_for
 
-__all__ = ["JobCalls", "LoopCalls"]
-
 
 class EpochCalls(ABC):
     """A loop over the epochs that remain to be run."""

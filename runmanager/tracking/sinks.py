@@ -20,21 +20,6 @@ from runmanager.tracking.epoch_metrics.evaluation import Evaluation
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 from runmanager.tracking.introspect.call_recorder import NetworkCall
 
-__all__ = [
-    "ConsoleSink",
-    "EpochDetails",
-    "LogSink",
-    "MediaSink",
-    "MemorySink",
-    "RunStart",
-    "ScoreSink",
-    "Sink",
-    "format_epoch",
-    "format_run_end",
-    "score_sinks",
-    "units_per_second",
-]
-
 _FIXED_POINT_LIMIT = 1e12  # larger values are shown in exponential notation
 _MAX_LOGGED = 6  # logged metrics in an epoch's line
 

@@ -7,8 +7,6 @@ from runmanager.records.run.run_record import EpochRecord
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 
-__all__ = ["SECONDS", "StepInterval"]
-
 SECONDS = 1.0
 """How long an interval takes without `record_every`, at least."""
 

@@ -15,8 +15,6 @@ from runmanager.tracking.lifecycle.run_epochs import OpenEpoch
 from runmanager.tracking.step_interval import SECONDS, StepInterval
 from runmanager.tracking.timing.timer import TRAINING
 
-__all__ = ["StepLoop"]
-
 _MAX_COST = 0.01  # of recording an interval, relative to its time
 _FIRST_RECORDS = 2  # their time has what a process does once, as drawing the graph
 

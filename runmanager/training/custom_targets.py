@@ -14,15 +14,6 @@ from runmanager.records.settings.values import find_targets
 from runmanager.text import error_line, printable, truncated
 from runmanager.validation import suggestion
 
-__all__ = [
-    "call_target",
-    "check_arguments",
-    "known_network",
-    "parameter_names",
-    "refuse_foreign_targets",
-    "resolve_target",
-]
-
 _KNOWN_PACKAGES = ("torch.nn.", "torchvision.models.", "runmanager.")
 """The prefixes that the name of a stored target, and the module that defines its class, may have."""
 

@@ -37,9 +37,6 @@ from runmanager.training.step.micro_batches import keep_freed_memory
 from runmanager.training.step.optimizers import build_optimizer, build_scheduler
 from runmanager.training.step.stepper import Stepper, build_stepper
 
-__all__ = ["Components", "NewRun", "build_components", "train_in_turns", "train_run"]
-
-
 _NUM_WARMUPS = 3  # as in PyTorch's notes on CUDA graphs
 
 

@@ -23,8 +23,6 @@ from runmanager.training.custom_targets import known_network, refuse_foreign_tar
 from runmanager.training.models.builtin_models import build_model
 from runmanager.training.options.groups import OPTION_TYPES
 
-__all__ = ["load_model"]
-
 
 def load_model(run: str | PathLike[str] | StoredRun, best: bool = False, *, trust: bool = False) -> nn.Module:
     """Load the model of a run of the application with its last or `best` weights, on the CPU in eval mode.

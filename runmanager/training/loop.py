@@ -20,8 +20,6 @@ from runmanager.tracking.epoch_metrics.epoch_meter import EpochMeter
 from runmanager.training.criteria.loss import Loss
 from runmanager.training.step.stepper import Forward, Stepper
 
-__all__ = ["evaluate", "evaluate_epoch", "fit", "tracker", "train_epoch"]
-
 Track = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None]
 """Takes a batch's mean loss, predictions (batch, …) and labels (batch, …)."""
 

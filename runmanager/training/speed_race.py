@@ -25,8 +25,6 @@ from runmanager.training.step.amp import float32_precision
 from runmanager.training.step.automatic_step import draws_numbers
 from runmanager.training.step.micro_batches import keep_freed_memory, needs_whole_batches
 
-__all__ = ["train_contender"]
-
 _COLD_TURNS = 1  # in the first turn workers start, and libraries choose their algorithms
 
 

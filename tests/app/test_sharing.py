@@ -11,7 +11,7 @@ from rich.console import Console
 
 from runmanager.app.driver.run_listener import SweepListener
 from runmanager.app.driver.sweep_plan import end_silent_runs
-from runmanager.launching.local.engine import Job, ProcessExit
+from runmanager.launching.local.jobs import Job, ProcessExit
 from runmanager.launching.local.worker import Raised, Returned
 from runmanager.launching.plan import Action, Cell, PlannedRun
 from runmanager.records.files.paths import SweepPaths

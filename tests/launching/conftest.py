@@ -12,7 +12,8 @@ from typing import Any
 import psutil
 import pytest
 
-from runmanager.launching.local.engine import Job, Listener, LocalEngine, ProcessExit
+from runmanager.launching.local.engine import LocalEngine
+from runmanager.launching.local.jobs import Job, Listener, ProcessExit
 
 from ..processes import wait_until
 

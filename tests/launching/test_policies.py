@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from runmanager.launching.local.engine import Job, LocalEngine, ProcessExit
+from runmanager.launching.local.engine import LocalEngine
 from runmanager.launching.local.gpus import GpuRequest, GpuSlots
 from runmanager.launching.local.job_loop import Retries
-from runmanager.launching.local.jobs import Limits, LimitWatch, Listener, outcome_of_exit
+from runmanager.launching.local.jobs import Job, Limits, LimitWatch, Listener, ProcessExit, outcome_of_exit
 from runmanager.launching.local.worker import Returned
 from runmanager.records.run.heartbeat import read_beat
 from runmanager.records.run.status import Outcome, Reason, Status

@@ -13,7 +13,7 @@ import pytest
 from runmanager.errors import UsageError
 from runmanager.records.storage.reader import read_sweep
 from runmanager.results import result_files as writer
-from runmanager.results.compare.comparison import CompareOptions
+from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.load.loader import read_results
 from runmanager.results.result_files import TableUpdater, write_epochs_table, write_tables
 from runmanager.results.write_throttle import WriteThrottle

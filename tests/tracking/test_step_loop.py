@@ -16,7 +16,8 @@ from runmanager.errors import UsageError
 from runmanager.records.run.run_record import PHASES, EpochRecord
 from runmanager.records.storage.reader import StoredRun
 from runmanager.tracking import run as run_module
-from runmanager.tracking.run import ActiveRun, InactiveRun
+from runmanager.tracking.inactive_run import InactiveRun
+from runmanager.tracking.run import ActiveRun
 
 from .conftest import Timeline
 

@@ -28,9 +28,6 @@ from runmanager.results.program_files.metric_naming import ProgramMetric
 from runmanager.text import encodable, in_backticks, shell_join
 from runmanager.validation import suggestion
 
-__all__ = ["Adoption", "adopt_folder", "default_name"]
-
-
 _MAX_NAMED = 5
 
 

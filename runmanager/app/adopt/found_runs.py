@@ -20,9 +20,6 @@ from runmanager.results.program_files.folder_metrics import ProgramMetrics, is_m
 from runmanager.results.tfevents.reader import is_event_file, read_event_files
 from runmanager.text import encodable
 
-__all__ = ["FoundRun", "find_runs", "is_own_sweep"]
-
-
 _HYDRA_CONFIG = PurePath(".hydra", "config.yaml")
 _HYDRA_CHOICES = PurePath(".hydra", "hydra.yaml")
 _HPARAMS = "hparams.yaml"

@@ -27,8 +27,6 @@ from runmanager.records.settings.values import flatten, package_of
 from runmanager.text import format_value, message_line
 from runmanager.validation import did_you_mean, fault, nearest_names, suggestion
 
-__all__ = ["CellLoader", "forget_notification"]
-
 # These change the composition itself, so a copy of a configuration composed without them would be wrong.
 _SLOW_KEYS = ("hydra.searchpath", "hydra.job.env_copy", "hydra.job.config", "hydra.job.name")
 

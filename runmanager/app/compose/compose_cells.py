@@ -23,8 +23,6 @@ from runmanager.records.settings.values import flatten
 from runmanager.training.options.groups import PairedOptions
 from runmanager.training.options.job import unused_setting_faults
 
-__all__ = ["Grid", "parse_overrides", "prepare_cells", "prepare_job_cells"]
-
 
 @dataclass(frozen=True)
 class Grid:

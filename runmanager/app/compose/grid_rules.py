@@ -24,8 +24,6 @@ from runmanager.validation import fault, suggestion
 if TYPE_CHECKING:
     from runmanager.results.tables.where_condition import Condition
 
-__all__ = ["ExcludedError", "GridRules", "KnownSettings", "varying_names"]
-
 _T = TypeVar("_T")
 
 _WHERE = "`--where`"  # how the messages of conditions name their option

@@ -10,13 +10,12 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from runmanager.app.compose.cell_loader import CellLoader
-from runmanager.app.compose.compose_cells import parse_overrides, prepare_cells
+from runmanager.app.compose.compose_cells import prepare_cells
+from runmanager.app.compose.override_grid import parse_overrides
 from runmanager.app.compose.schema import conf_folder
 from runmanager.app.request.command import HYDRA_OPTIONS
 from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_internals import version_base
-
-__all__ = ["command_faults"]
 
 
 def command_faults(words: Sequence[str]) -> tuple[str, ...]:

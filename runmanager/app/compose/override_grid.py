@@ -19,17 +19,6 @@ from runmanager.errors import ConfigurationError
 from runmanager.records.settings.grid import size_fault
 from runmanager.text import first_line, shell_quote
 
-__all__ = [
-    "OverrideGrid",
-    "axis_fault",
-    "axis_values",
-    "count_cells",
-    "num_values",
-    "parse_overrides",
-    "read_override_grid",
-    "values_of_word",
-]
-
 
 def axis_fault(override: Override) -> str | None:
     """Return why an override with several values cannot be an axis, or None."""

@@ -18,17 +18,6 @@ from runmanager.records.host.standard_streams import print_line
 from runmanager.records.settings.secrets import masked_words
 from runmanager.validation import fault
 
-__all__ = [
-    "PRESETS",
-    "UserPresets",
-    "check_preset_name",
-    "is_of_package",
-    "preset_faults",
-    "preset_file",
-    "preset_text",
-    "save_preset",
-]
-
 PRESETS = "experiment"
 """The group of presets."""
 

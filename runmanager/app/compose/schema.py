@@ -24,20 +24,6 @@ from runmanager.training.options.groups import OPTION_TYPES
 from runmanager.training.options.job import TrainingOptions
 from runmanager.validation import fault, limits, suggestion
 
-__all__ = [
-    "CellReader",
-    "Config",
-    "choices_with_setting",
-    "conf_folder",
-    "group_choices",
-    "plain_config",
-    "read_config",
-    "register_resolvers",
-    "register_schema",
-    "settings_of_choices",
-    "unknown_settings",
-]
-
 
 @dataclass(frozen=True)
 class Config(TrainingOptions):

@@ -17,8 +17,6 @@ from runmanager.records.settings.grid import is_seed
 from runmanager.text import format_value
 from runmanager.validation import fault
 
-__all__ = ["TPE", "Choices", "Dimension", "Interval", "Point", "Space", "Trial", "propose", "read_space"]
-
 Point = tuple[Any, ...]
 """A point of a space, a value for each dimension: that of an interval, or the position among choices."""
 

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from runmanager.results.table_model.columns import Table
 
 
-__all__ = ["announce_end", "notification_faults", "plan_table", "ring", "show_duel", "show_results"]
-
 _MAX_ROWS = (10, 5, 3)  # of each table: in a low terminal fewer, so that all of the end is on the screen
 _MAX_CAUSES, _MAX_CAUSE = 2, 300  # of bad ends, and the characters of one
 _MAX_DAMAGED = 3
@@ -194,7 +192,8 @@ def show_duel(sweep: SweepPaths, console: Console, is_written: bool) -> None:
     The command prints the answer itself as its last line. The tables of a sweep are left out: a duel's epochs are
     warm-up, and their accuracy does not matter.
     """
-    from runmanager.results.compare.comparison import CompareOptions, compare_matches
+    from runmanager.results.compare.comparison import compare_matches
+    from runmanager.results.compare.comparison_table import CompareOptions
     from runmanager.results.compare.matched_pairs import match_sides
     from runmanager.results.findings.answer_sentences import duel_rates
     from runmanager.results.findings.bottleneck import bottleneck_notes

@@ -9,8 +9,6 @@ from runmanager.records.run.run_record import EpochRecord
 from runmanager.results.table_model.columns import MISSING
 from runmanager.text import printable_line
 
-__all__ = ["RESULTS", "Layout", "LiveLayout", "LiveRow", "duration", "footer"]
-
 _BAR_WIDTH = 10  # that of the longest state
 _MIN_LABEL_WIDTH = 12
 _ELLIPSIS = "…"

@@ -15,16 +15,6 @@ from rich.text import Text
 
 from runmanager.text import pluralize, printable, printable_line, wrapped
 
-__all__ = [
-    "ConsoleOutput",
-    "PausableLive",
-    "TextConsole",
-    "line_of",
-    "make_console",
-    "output_of_process",
-    "width_of_output",
-]
-
 _WHOLE = 10_000  # characters, wider than any table
 
 

@@ -33,8 +33,6 @@ from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun, read_epochs, read_record
 from runmanager.text import printable_line
 
-__all__ = ["RunDisplay"]
-
 _OTHER_LINES = 5  # of the live region in addition to its rows, and room for the cursor
 
 

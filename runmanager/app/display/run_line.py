@@ -14,22 +14,6 @@ from runmanager.results.table_model.formatting import human
 from runmanager.text import printable_line
 from runmanager.validation import did_you_mean
 
-__all__ = [
-    "end_reason",
-    "error_excerpt",
-    "has_instead",
-    "has_metric",
-    "is_without_metrics",
-    "logged_results",
-    "missing_metric",
-    "planned_epochs",
-    "progress_text",
-    "run_label",
-    "run_line",
-    "run_rate",
-    "run_seconds",
-]
-
 _MAX_LOGGED = 3  # logged metrics in a line
 _MAX_NAMED = 8
 _ERROR_LINES = 20

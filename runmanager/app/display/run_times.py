@@ -20,11 +20,6 @@ from runmanager.records.settings.grid import is_seed
 from runmanager.records.settings.values import hashable
 from runmanager.records.storage.reader import read_epochs, read_record
 
-__all__ = [
-    *("RunTime", "RunTimes", "RunToCome", "Work", "last_copied_epoch", "own_seconds", "seconds_per_epoch"),
-    *("sweep_seconds_left", "without_epochs"),
-]
-
 _EPOCHS = "epochs"
 _FREE = frozenset(
     (

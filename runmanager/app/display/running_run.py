@@ -21,8 +21,6 @@ from runmanager.records.run.heartbeat import BEAT_SECONDS, Beat, read_beat
 from runmanager.records.run.run_record import EpochRecord, RunRecord, counted_word
 from runmanager.records.storage.reader import read_epochs, read_record, with_program_report
 
-__all__ = ["RunningRun", "ended_row"]
-
 _MARKS_PER_STEP = 2  # of the progress in a heartbeat: the batch, and that it was tracked
 _FIRST_STEPS = 3  # of a run, which take longer than the others
 _LEAST_SHARE, _LEAST_SECONDS = 0.1, 10.0  # of the first epoch after these; either tells its length

@@ -20,8 +20,6 @@ from runmanager.records.run.heartbeat import HeartbeatObserver, describe_last_he
 from runmanager.records.storage.reader import read_epochs
 from runmanager.text import printable_line
 
-__all__ = ["POLL_SECONDS", "follow_runs", "follow_sweep", "show_state"]
-
 POLL_SECONDS = 0.5
 
 

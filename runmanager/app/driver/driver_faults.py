@@ -9,8 +9,6 @@ from runmanager.errors import RunManagerError, SweepError, UsageError
 from runmanager.records.files.file_errors import require_current_folder
 from runmanager.records.files.paths import FolderIdentity, SweepPaths
 
-__all__ = ["DriverFaults", "require_sweep_folder", "write_and_show_results"]
-
 
 def require_sweep_folder(sweep: SweepPaths, folder: FolderIdentity) -> None:
     """Raise `SweepError` if a sweep's folder was moved or deleted, so that results of its runs are lost."""

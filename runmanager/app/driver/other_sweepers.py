@@ -13,8 +13,8 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, open_dict
 
 from runmanager.app.compose.cell_loader import CellLoader
-from runmanager.app.compose.compose_cells import parse_overrides, prepare_job_cells
-from runmanager.app.compose.override_grid import count_cells
+from runmanager.app.compose.compose_cells import prepare_job_cells
+from runmanager.app.compose.override_grid import count_cells, parse_overrides
 from runmanager.app.display.final_summary import show_results
 from runmanager.app.display.output import ConsoleOutput, make_console
 from runmanager.app.display.progress import RunDisplay
@@ -38,8 +38,6 @@ from runmanager.records.storage.reader import read_record, run_names
 from runmanager.records.sweep.sweep_record import PlannedCell, plan_cell, write_cells
 from runmanager.signals import INTERRUPTED_STATUS
 from runmanager.tracking.environment.environment import command_line
-
-__all__ = ["OtherSweeper"]
 
 _GRID = "grid"
 _BASIC = "basic"

@@ -23,15 +23,6 @@ from runmanager.training.options.dataset import DatasetOptions
 from runmanager.training.options.job import Precision
 from runmanager.validation import fault
 
-__all__ = [
-    "check_cells",
-    "check_host_capacity",
-    "predict_skipped",
-    "refuse_literal_secrets",
-    "require_creatable_output_root",
-    "require_output_root",
-]
-
 _ALWAYS_AVAILABLE = ("auto", "cpu")
 _WAY_OUT = "make room there, or give another one with output_root=…"
 require_output_root = partial(require_writable, "`output_root`", way_out=_WAY_OUT)

@@ -11,8 +11,6 @@ from runmanager.training.options.groups import TorchvisionModelOptions
 from runmanager.training.options.job import Precision
 from runmanager.validation import fault
 
-__all__ = ["Parts", "PreflightRequest", "missing_devices", "run_preflight"]
-
 _HOST_DEVICES = ("auto", "cpu")
 
 

@@ -19,8 +19,6 @@ from runmanager.records.run.run_record import RunRecord
 from runmanager.training.options.groups import PairedOptions
 from runmanager.validation import fault
 
-__all__ = ["Can", "CellGrid", "Program", "Storage"]
-
 
 @dataclass(frozen=True)
 class Storage:

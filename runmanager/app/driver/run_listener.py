@@ -17,8 +17,7 @@ from runmanager.app.driver.program import Can
 from runmanager.app.follow.sweep_feed import SweepFeed
 from runmanager.app.follow.sweep_state import SweepReader
 from runmanager.launching.job_registry import QUEUE_NAME
-from runmanager.launching.local.engine import Job, Listener, ProcessExit
-from runmanager.launching.local.jobs import outcome_of_exit
+from runmanager.launching.local.jobs import Job, Listener, ProcessExit, outcome_of_exit
 from runmanager.launching.local.worker import Raised, Returned
 from runmanager.launching.plan import Action, PlannedRun, is_still_to_run, stored_record, was_cut_short
 from runmanager.records.files.paths import FolderIdentity, RunPaths, SweepPaths
@@ -30,8 +29,6 @@ from runmanager.records.sweep.lookup import command_on
 from runmanager.results.write_throttle import WriteThrottle
 from runmanager.signals import INTERRUPTED_STATUS
 from runmanager.text import pluralize, shell_command
-
-__all__ = ["SweepListener", "write_tables_alone"]
 
 _POLL_SECONDS = 0.2  # between two looks at the cells of other drivers
 _AGAIN = "Ctrl-C again stops at once."

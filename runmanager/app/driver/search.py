@@ -36,8 +36,6 @@ from runmanager.results.metrics.metric_lookup import default_metrics, find_metri
 from runmanager.text import first_line, pluralize
 from runmanager.validation import fault
 
-__all__ = ["Search", "SearchOptions"]
-
 
 @dataclass(frozen=True)
 class SearchOptions:

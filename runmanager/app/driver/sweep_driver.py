@@ -48,8 +48,6 @@ from runmanager.tracking.environment.cell_process import runs_within, telling_sw
 from runmanager.tracking.environment.environment import command_line
 from runmanager.validation import fault
 
-__all__ = ["DriverOptions", "SweepDriver"]
-
 _CONFIRM_FROM = 200  # cells; smaller sweeps start without confirmation
 
 

@@ -42,11 +42,6 @@ from runmanager.tracking.environment.code_hashes import CodeRehasher
 from runmanager.tracking.environment.commit import commit_of
 from runmanager.tracking.environment.environment import command_line, library_versions
 
-__all__ = [
-    *("end_silent_runs", "joined", "mixing_notices", "named_in_sweep", "plan_sweep", "print_plan", "with_kept_cells"),
-    "write_plan",
-]
-
 _MAX_PLAN_ROWS = 20  # of a dry run in a terminal
 _WARMUP_EPOCHS = 1  # at least, in each process
 _EXPERIMENT = ("script.program", "dataset", "dataset.name", "dataset._target_", "data", "task")

@@ -15,8 +15,6 @@ from runmanager.records.run.status import Status
 from runmanager.records.sweep.lookup import Message, Messages, read_messages
 from runmanager.text import pluralize
 
-__all__ = ["Began", "Change", "Ended", "Said", "SweepFeed", "Waits"]
-
 
 @dataclass(frozen=True)
 class Began:

@@ -19,8 +19,6 @@ from runmanager.records.storage.reader import read_record, run_names
 from runmanager.records.sweep.sweep_record import PlannedCell, SweepRecord, read_sweep_record, settings_of_cells
 from runmanager.text import pluralize
 
-__all__ = ["CellState", "SweepReader", "SweepState"]
-
 _QUERY_SECONDS = 5.0  # between two queries of a queue
 _FRESH_NS = 2 * 10**9  # a folder that was changed since may change again within the same tick of its clock
 

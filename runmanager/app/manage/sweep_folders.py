@@ -23,9 +23,6 @@ from runmanager.records.sweep.sweep_record import fresh_sweep_folder, mark_remov
 from runmanager.text import shell_join
 from runmanager.validation import fault
 
-__all__ = ["continued_with", "empty_trash", "remove_run", "remove_sweep", "rename_sweep", "require_rest", "trash_of"]
-
-
 _TRASH = ".trash"
 
 

@@ -34,8 +34,6 @@ from runmanager.training.options.groups import PairedOptions, SchedulerOptions
 from runmanager.training.options.job import TrainingOptions
 from runmanager.validation import fault
 
-__all__ = ["BuiltInJob", "defaults_now", "kept_defaults", "kept_defaults_note"]
-
 
 def defaults_now() -> dict[str, Any]:
     """Return the present defaults of the settings whose default has changed: what a new sweep records."""

@@ -12,7 +12,8 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from runmanager.app.compose.cell_loader import CellLoader
-from runmanager.app.compose.compose_cells import parse_overrides, prepare_cells
+from runmanager.app.compose.compose_cells import prepare_cells
+from runmanager.app.compose.override_grid import parse_overrides
 from runmanager.app.compose.saved_preset import check_preset_name, is_of_package, preset_file, preset_text, save_preset
 from runmanager.app.compose.schema import Config
 from runmanager.app.display.output import make_console
@@ -30,8 +31,6 @@ from runmanager.records.files.paths import dated_name
 from runmanager.records.host.process import usable_cores
 from runmanager.text import format_value, printable_line, shell_join
 from runmanager.validation import fault, suggestion
-
-__all__ = ["TuneRequest", "tune_built_in"]
 
 _STORAGE = ("name", "output_root")
 _NOT_OF_RUNS = ("hydra.mode=", "hydra.sweeper.", f"{THREADS}=")

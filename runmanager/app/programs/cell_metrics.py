@@ -45,17 +45,6 @@ from runmanager.records.storage.reader import StoredRun, read_epochs, read_recor
 from runmanager.text import format_value, shell_quote
 from runmanager.tracking.metric_definitions import check_name
 
-__all__ = [
-    "FoundMetrics",
-    "advice_without_metrics",
-    "diverged_metric",
-    "logged_numbers",
-    "logged_only",
-    "merged_metrics",
-    "metric_advice",
-    "returned_metrics",
-]
-
 Metrics = dict[str, float | None]
 
 _COLUMNS = ("loss", "accuracy", "val_loss", "val_accuracy")

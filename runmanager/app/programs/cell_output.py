@@ -10,9 +10,6 @@ import hydra
 
 import runmanager
 
-__all__ = ["in_program", "send_output_to"]
-
-
 _OUTER = tuple(str(Path(str(package.__file__)).resolve().parent) for package in (runmanager, hydra))
 
 

@@ -51,8 +51,6 @@ from runmanager.tracking.lifecycle.open_run import open_run
 from runmanager.tracking.lifecycle.outcome import outcome_of, write_traceback
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 
-__all__ = ["CellSpec", "ProgramEnd", "continue_cell", "supervise_cell"]
-
 _STARTED_RUNS = "runmanager.tracking.program.current_run"  # loaded, with torch, only where a run was started
 
 

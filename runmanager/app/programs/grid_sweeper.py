@@ -28,8 +28,6 @@ from runmanager.launching.launcher import with_traits
 from runmanager.records.settings.secrets import declare_secrets
 from runmanager.validation import fault
 
-__all__ = ["GridSweeper", "register_sweeper"]
-
 _FOLDERS = ("hydra.sweep.dir", "hydra.sweep.subdir", "hydra.run.dir")
 
 

@@ -22,8 +22,6 @@ from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import OutsideFiles
 from runmanager.text import encodable, pluralize
 
-__all__ = ["OutsideWatch"]
-
 _LOOKING_SHARE, _LAST_LOOK_SHARE = 0.0025, 0.005  # of the cell's time; all looks before the last, and that one
 _SHORTEST_LOOK_SECONDS = 0.002
 _LONGEST_LOOK_SECONDS = 2.0
@@ -173,7 +171,7 @@ class OutsideWatch:
 
 def _is_of_nobody(name: str, status: os.stat_result) -> bool:
     """Whether an event file, not this cell's own, is not known to be another's: no other cell, no living process."""
-    found = _EVENTS.match(os.path.basename(name))  # noqa: PTH119
+    found = _EVENTS.match(os.path.basename(name))  # noqa: PTH119  # a text, of many
     if found is None or status.st_nlink > 1:
         return False  # of another host, or of a cell that has linked it
     return found["process"] is None or not psutil.pid_exists(int(found["process"]))
@@ -210,5 +208,5 @@ def _open_files(processes: Iterable[int]) -> Iterator[tuple[int, int]]:
         with contextlib.suppress(OSError):
             for handle in os.listdir(handles):
                 with contextlib.suppress(OSError):
-                    status = os.stat(f"{handles}/{handle}")  # noqa: PTH116
+                    status = os.stat(f"{handles}/{handle}")  # noqa: PTH116  # a text, of many
                     yield status.st_dev, status.st_ino

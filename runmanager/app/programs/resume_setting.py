@@ -8,8 +8,6 @@ from pathlib import Path
 from runmanager.launching.plan import Action, PlannedRun
 from runmanager.records.files.paths import RunPaths
 
-__all__ = ["RUN_DIR", "ResumeSetting"]
-
 RUN_DIR = "{run_dir}"
 """What stands for the run's folder in a word of a command."""
 

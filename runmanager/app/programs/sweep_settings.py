@@ -16,9 +16,6 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.metric_direction import prefers_larger
 from runmanager.validation import fault
 
-__all__ = ["driver_options", "request_faults", "run_folder_overrides", "search_of", "storage_of"]
-
-
 Key = Callable[[str], str]
 """How the user names an option: `--name` in one command, `hydra.sweeper.name` in another."""
 

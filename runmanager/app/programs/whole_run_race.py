@@ -27,8 +27,6 @@ from runmanager.signals import INTERRUPTED_STATUS
 from runmanager.text import printable_line, shell_join
 from runmanager.validation import fault
 
-__all__ = ["RacedValues", "race_whole_runs", "runs_since", "speeds_of_rounds"]
-
 _LOOK_AT = (LEAST_ROUNDS, 4, 6, 8, 12)  # rounds
 _MAX_ROUNDS = 12
 

@@ -24,8 +24,6 @@ from runmanager.training.options.groups import OPTION_TYPES
 from runmanager.training.options.job import CheckpointOptions
 from runmanager.validation import allowed_values, default_words, suggestion
 
-__all__ = ["Section", "Setting", "help_of_all", "help_on", "sections"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Setting:

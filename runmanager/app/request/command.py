@@ -16,19 +16,6 @@ from runmanager.launching.launchers import LAUNCHERS, LauncherChoice
 from runmanager.text import in_backticks, shell_join
 from runmanager.validation import did_you_mean, fault, nearest_names, suggestion
 
-__all__ = [
-    "HYDRA_FLAGS",
-    "HYDRA_OPTIONS",
-    "MULTIRUN",
-    "RERUN",
-    "Command",
-    "after_separator",
-    "choice_faults",
-    "option_words",
-    "take_value",
-    "unknown_names",
-]
-
 MULTIRUN = ("-m", "--multirun")
 """What asks for a grid: it adds nothing to `runmanager sweep`."""
 RERUN = "--experimental-rerun"

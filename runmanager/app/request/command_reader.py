@@ -12,8 +12,6 @@ from runmanager.app.request.sweep_request import Form, Option, SweepRequest, opt
 from runmanager.text import shell_join, shell_quote
 from runmanager.validation import fault
 
-__all__ = ["read_words", "split_fixed"]
-
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 _SEVERAL_SETTINGS = re.compile(r"[+~]*[A-Za-z_][\w./-]*=[^\s\"'=({\[]+(\s+[+~]*[A-Za-z_][\w./-]*=[^\s\"'=]+)+")

@@ -6,8 +6,6 @@ from typing import Any
 from runmanager.app.request.sweep_request import Kind, Part, node_class
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS
 
-__all__ = ["GridSweeperOptions"]
-
 
 def _set_by(who: str) -> Any:
     return field(default=None, metadata={"help": f"Set by {who}."})

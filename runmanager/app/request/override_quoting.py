@@ -3,8 +3,6 @@
 import re
 from typing import Any
 
-__all__ = ["RAW_SETTINGS", "format_override", "in_hydras_syntax", "quote_raw", "quote_text"]
-
 RAW_SETTINGS = ("hydra.sweeper.exclude=", "hydra.sweeper.notify=", "hydra.sweeper.resume_with=")
 """Settings whose values Hydra could not parse as they are typed."""
 

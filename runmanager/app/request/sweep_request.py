@@ -11,22 +11,6 @@ from enum import Enum, StrEnum
 from types import MappingProxyType
 from typing import Any
 
-__all__ = [
-    "CONTINUES",
-    "FLAGS_VARIABLE",
-    "RUN_NAME",
-    "Form",
-    "Kind",
-    "Option",
-    "Part",
-    "SweepRequest",
-    "flag_of",
-    "node_class",
-    "options",
-    "read_node",
-    "setting_of",
-]
-
 CONTINUES = "hydra.sweeper.continues"
 """The setting with which the sweeper names the folder of the run that a cell of the built-in job continues."""
 

@@ -15,8 +15,6 @@ from runmanager.app.ui.live_page import LivePage
 from runmanager.results.write_throttle import WriteThrottle
 from runmanager.text import error_line
 
-__all__ = ["Drawer", "Drawing", "DrawnPage"]
-
 _TEXT_SHARE = 0.2  # of the time goes into tables and sentences at most: runs may be training on this machine
 _FIGURES_SHARE = 0.05
 _AGAIN_SECONDS = 0.02

@@ -15,8 +15,6 @@ from urllib.parse import quote, urlencode
 
 from runmanager.results.report.html_table import render_template
 
-__all__ = ["LivePage", "address_of", "compare_address", "live_page"]
-
 _POLICY = re.compile(r'(<meta http-equiv="Content-Security-Policy" content=")([^"]*)(">)')
 _DATA = re.compile(r'<script type="application/json"[^>]*>.*?</script>\n?', re.DOTALL)
 

@@ -35,8 +35,6 @@ from runmanager.results.table_model.columns import Row
 from runmanager.results.tables.results_table import result_rows
 from runmanager.text import pluralize, printable_line
 
-__all__ = ["Pages", "View"]
-
 _PLANNED = "planned"
 
 

@@ -26,8 +26,6 @@ from runmanager.results.tables.sweep_listing import ListedSweep, list_sweep, lis
 from runmanager.results.write_throttle import WriteThrottle
 from runmanager.text import error_line
 
-__all__ = ["ALL_SWEEPS", "BoardState", "BoardSweep", "SweepBoard", "comparison_page", "listing_page", "message_page"]
-
 _OPENED = frozenset(
     (RECORD, EPOCHS, "reported.json", "turns.jsonl", "heartbeat", "config.yaml", "run.log", "error.txt")
 )

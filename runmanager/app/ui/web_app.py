@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 
-__all__ = ["SAFETY_HEADERS", "TOKEN_FIELD", "Access", "WebApp"]
-
 TOKEN_FIELD = "token"  # noqa: S105  # its name
 _LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 _HOST = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^\s:@/\[\]]+))(?::[0-9]{1,5})?")

@@ -18,8 +18,6 @@ from runmanager.text import error_line
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
-__all__ = ["PageServer"]
-
 _MAX_THREADS = 32
 _ARRIVAL_SECONDS = 10.0  # for the request to arrive, and for the client to take the answer
 _CROWDED_SECONDS = 1.0  # for the request to arrive while others wait

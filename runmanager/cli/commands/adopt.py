@@ -11,8 +11,6 @@ from runmanager.records.files.paths import SweepPaths, storage_faults
 from runmanager.records.sweep.lookup import OUTPUT_ROOT, command_on
 from runmanager.text import in_backticks, pluralize
 
-__all__ = ["adopt"]
-
 
 def adopt(
     folder: Annotated[

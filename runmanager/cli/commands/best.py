@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from runmanager.results.metrics.metric import At
     from runmanager.results.tables.query import TableQuery
 
-__all__ = ["best"]
-
 
 def best(
     sweeps: SweepNames,

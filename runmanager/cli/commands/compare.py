@@ -45,11 +45,6 @@ if TYPE_CHECKING:
     from runmanager.results.gate.sweep_pairs import TwoSweeps
 
 
-__all__ = ["compare"]
-
-
-__all__ = ["OneSweep", "SweepPair"]
-
 _SPEEDS = named(each for each in COMPARED if each.effect == "speedup")
 _OTHERS = ", ".join(name for name in named(COMPARED) if name not in _SPEEDS)
 

@@ -17,8 +17,6 @@ from runmanager.text import encodable, pluralize
 if TYPE_CHECKING:
     from runmanager.cli.machine_checks import Check, Level
 
-__all__ = ["doctor", "show", "show_json"]
-
 _COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
 _INDENT = 22  # of what is said of a check
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from runmanager.results.compare.comparison_table import CompareOptions, ComparisonTable
     from runmanager.results.gate.fail_if import Condition
 
-__all__ = ["DuelCommand", "DuelFormat", "duel"]
-
 _SIDE = "One or more overrides: 'device=cuda num_workers=2'."
 _DEFAULTS = {"name": "", "output_root": "outputs", "epochs": "1"}
 _FAILED = 1

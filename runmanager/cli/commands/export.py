@@ -13,9 +13,6 @@ from runmanager.errors import UsageError
 from runmanager.records.files.file_errors import require_writable
 from runmanager.records.sweep.lookup import find_sweep
 
-__all__ = ["Target", "export"]
-
-
 _require_writable_folder = partial(require_writable, "`--folder`", way_out="give another one with --folder")
 
 

@@ -9,8 +9,6 @@ from runmanager.cli.completion import complete_setting_names
 from runmanager.cli.printing import print_text
 from runmanager.errors import UsageError
 
-__all__ = ["help_"]
-
 
 def help_(
     ctx: typer.Context,

@@ -30,8 +30,6 @@ from runmanager.records.sweep.lookup import OUTPUT_ROOT
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.text import printable_line
 
-__all__ = ["diff", "ls", "schema", "show"]
-
 
 def ls(
     root: Annotated[Path, typer.Argument(metavar="ROOT", help="A folder; the sweeps below it are listed.")] = (

@@ -17,8 +17,6 @@ from runmanager.records.sweep.lookup import find_sweep
 if TYPE_CHECKING:
     from runmanager.results.figures.figure import FigureFormat as FigureKind
 
-__all__ = ["FigureFormat", "report"]
-
 
 class FigureFormat(StrEnum):
     """Formats of figure files."""

@@ -9,8 +9,6 @@ from runmanager.text import shell_join
 if TYPE_CHECKING:
     from runmanager.records.run.run_record import Environment
 
-__all__ = ["reproduce"]
-
 _SHORT_COMMIT = 10
 
 

@@ -16,8 +16,6 @@ from runmanager.records.storage.labels import Labels, add_tags, remove_tags, set
 from runmanager.records.sweep.lookup import OUTPUT_ROOT, find_sweep, find_sweep_or_run
 from runmanager.text import pluralize
 
-__all__ = ["mv", "note", "rm", "tag"]
-
 
 def rm(
     target: Annotated[

@@ -12,8 +12,6 @@ from runmanager.errors import UsageError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.sweep.lookup import find_sweep_or_run
 
-__all__ = ["scalars"]
-
 
 def scalars(
     target: Annotated[

@@ -17,9 +17,6 @@ from runmanager.cli.arguments import UniqueOptionsCommand
 from runmanager.cli.hydra_application import run_cells
 from runmanager.records.files.paths import dated_name
 
-__all__ = ["HELP_FLAGS", "PROGRAM_METAVAR", "DemoCommand", "SweepCommand", "demo", "run", "sweep"]
-
-
 PROGRAM_METAVAR = "[PROGRAM] [SETTINGS and OPTIONS]... [-- ARGUMENTS]..."
 HELP_FLAGS = ("--help", "-h")
 

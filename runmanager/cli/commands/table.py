@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from runmanager.results.table_model.columns import Table
     from runmanager.results.tables.query import TableQuery
 
-__all__ = ["table"]
-
 
 def table(
     sweeps: SweepNames,

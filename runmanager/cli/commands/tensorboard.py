@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from runmanager.tracking.tensorboard.logdir import SweepLogdir
     from runmanager.tracking.tensorboard.sweep_summary import SweepSummaryWriter
 
-__all__ = ["tensorboard"]
-
 _REFRESH_SECONDS = 2  # how often new runs are linked and event files are read
 
 

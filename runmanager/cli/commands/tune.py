@@ -15,8 +15,6 @@ from runmanager.cli.hydra_application import run_application
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import dated_name
 
-__all__ = ["tune"]
-
 _THREADS = "threads="
 
 

@@ -26,8 +26,6 @@ from runmanager.records.files.file_errors import require_current_folder
 from runmanager.records.host.addresses import is_every_address, is_loopback
 from runmanager.records.sweep.lookup import OUTPUT_ROOT
 
-__all__ = ["ui"]
-
 _SWITCH_SECONDS = 0.0005  # a request waits that long for the thread that draws, at each file that it looks at
 
 

@@ -10,8 +10,6 @@ from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObse
 from runmanager.records.sweep.lookup import find_sweep
 from runmanager.signals import INTERRUPTED_STATUS
 
-__all__ = ["watch"]
-
 
 def watch(
     sweep: SweepName,

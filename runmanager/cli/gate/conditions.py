@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from runmanager.results.compare.comparison_table import CompareOptions, ComparisonRow, ComparisonTable
     from runmanager.results.gate.fail_if import Condition, GateStatus
 
-__all__ = ["FailIfOption", "Verdict", "answer_conditions", "options_of_table"]
-
 FailIfOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from runmanager.records.storage.reader import StoredRun
     from runmanager.results.compare.comparison_table import ComparisonRow
 
-__all__ = ["could_say", "duel_of_sides", "duel_of_sweeps"]
-
 _NOT_OF_A_DUEL = ("name", "output_root", "resume", "rerun_changed", "measure")
 _OF_SEEDS = "No `runmanager duel` could say: its sides differ in more than the seed. More runs narrow the interval."
 _MAX_SETTING_CHARACTERS = 200

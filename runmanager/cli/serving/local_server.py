@@ -18,17 +18,6 @@ from runmanager.records.host.addresses import bracketed, is_every_address
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.text import shell_join
 
-__all__ = [
-    "base_address",
-    "exit_on_signals",
-    "forwarding_command",
-    "forwarding_line",
-    "free_port",
-    "listen",
-    "open_page",
-    "temporary_folder",
-]
-
 _FIRST_PORT = 6006
 _NUM_PORTS_TRIED = 100
 _QUEUE = 128  # connections that wait to be accepted

@@ -24,8 +24,6 @@ from runmanager.records.host.gpus import VISIBLE_VARIABLE
 from runmanager.records.host.process import OF_TASK, usable_cores
 from runmanager.records.run.status import Outcome, Reason, Status
 
-__all__ = ["Job", "Listener", "LocalEngine", "ProcessExit", "call_in_process"]
-
 _TICK_SECONDS = 0.2
 _EXIT_TIMEOUT = 30.0
 

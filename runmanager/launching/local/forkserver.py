@@ -26,8 +26,6 @@ from runmanager.launching.local.worker import MANY_RUNS_VARIABLE, PRELOAD_VARIAB
 from runmanager.records.host.import_path import modules_like_standard
 from runmanager.records.host.process import ProcessIdentity, address_space_limit, process_limit
 
-__all__ = ["MAIN_VARIABLE", "SAFE_PATH", "ProcessStarter", "StartedProcess", "kill_group"]
-
 MAIN_VARIABLE = "RUNMANAGER_MAIN"
 """Environment variable of the server: the driver's pid, import path and main module, as JSON."""
 

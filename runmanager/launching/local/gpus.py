@@ -4,8 +4,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["EVERY_GPU", "GpuRequest", "GpuSlots", "Lease"]
-
 
 @dataclass(frozen=True)
 class GpuRequest:

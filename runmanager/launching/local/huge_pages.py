@@ -4,8 +4,6 @@ import ctypes
 import sys
 from pathlib import Path
 
-__all__ = ["collapse_heap"]
-
 _MADV_COLLAPSE = 25  # linux/mman.h, since Linux 6.1; an older kernel returns EINVAL and changes nothing
 _HUGE_PAGE_BYTES = 2 << 20  # where huge pages are larger, the kernel refuses too
 

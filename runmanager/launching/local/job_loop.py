@@ -11,8 +11,6 @@ from runmanager.launching.local.jobs import Job, Listener, ProcessExit
 from runmanager.launching.options import RETRIED
 from runmanager.signals import handle_signals
 
-__all__ = ["Engine", "Retries"]
-
 _MAX_WAITING = 1000  # jobs that wait for a GPU while a later one may start
 
 

@@ -14,8 +14,6 @@ from runmanager.records.run.heartbeat import Beat, read_beat
 from runmanager.records.run.status import Outcome, Reason, Seen, Status, judge, seen_from_outside
 from runmanager.signals import signal_name
 
-__all__ = ["Job", "LimitWatch", "Limits", "Listener", "ProcessExit", "outcome_of_exit"]
-
 _MAX_SILENCE_SECONDS = 10.0  # a missing beat: a busy machine or a hanging job does not let its thread run
 
 

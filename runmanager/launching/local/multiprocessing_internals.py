@@ -9,18 +9,6 @@ from collections.abc import Callable, Mapping
 from multiprocessing import forkserver, resource_tracker, spawn, util
 from typing import Any
 
-__all__ = [
-    "LOST_EXIT_CODE",
-    "MAIN_MODULE_KEYS",
-    "PYTHON_VERSIONS",
-    "import_main_module",
-    "interpreter_state",
-    "register_after_fork",
-    "restore_interpreter_state",
-    "start_forkserver",
-    "start_resource_tracker",
-]
-
 PYTHON_VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 """The versions of CPython that this module was read against."""
 

@@ -15,8 +15,6 @@ from multiprocessing import connection, parent_process
 
 from runmanager.launching.local.multiprocessing_internals import register_after_fork
 
-__all__ = ["bind_next_forks", "bind_workers", "call_when_orphaned", "die_with_parent", "watch_driver"]
-
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _POLL_SECONDS = 0.2
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None  # loaded before a fork: a child should do little

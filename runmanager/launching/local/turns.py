@@ -16,8 +16,6 @@ from typing import Any
 
 from runmanager.records.run.run_record import Grant
 
-__all__ = ["TurnClient", "Turns", "current_turn_client", "message_of", "received", "set_turn_client"]
-
 _POLL_SECONDS = 0.2
 
 

@@ -17,18 +17,6 @@ from runmanager.launching.local.turns import TurnClient, set_turn_client
 from runmanager.records.host.standard_streams import repaired_streams
 from runmanager.records.run.status import Reason
 
-__all__ = [
-    "MANY_RUNS_VARIABLE",
-    "OWN_PROCESS_VARIABLE",
-    "PRELOAD_VARIABLE",
-    "RESUMES_VARIABLE",
-    "AnsweredError",
-    "Raised",
-    "Request",
-    "Returned",
-    "child_main",
-]
-
 OWN_PROCESS_VARIABLE = "RUNMANAGER_OWN_PROCESS"
 """Environment variable, set in the process of a run: the output and signals of this process belong to the run alone."""
 

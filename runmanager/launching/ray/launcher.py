@@ -18,8 +18,9 @@ from hydra.core.utils import JobReturn, setup_globals
 from runmanager.errors import ConfigurationError, RunManagerError
 from runmanager.launching.hydra_launcher import ProcessLauncher, ReturnRecorder, checked, require_package
 from runmanager.launching.launcher import CellJob, Place, Trait
-from runmanager.launching.local.engine import Job, Listener, LocalEngine, ProcessExit
+from runmanager.launching.local.engine import LocalEngine
 from runmanager.launching.local.job_loop import Engine, Retries
+from runmanager.launching.local.jobs import Job, Listener, ProcessExit
 from runmanager.launching.local.turns import Turns
 from runmanager.launching.ray.options import RayOptions
 from runmanager.launching.sent_work import do_sent_work, send_work
@@ -27,8 +28,6 @@ from runmanager.records.host.process import OF_TASK, usable_cores
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.text import error_line
 from runmanager.validation import fault
-
-__all__ = ["RayLauncher"]
 
 _TICK_SECONDS = 0.2
 _MAX_WAITING = 4  # for a place in Ray: one that becomes free need not wait for the driver, which still decides late

@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from runmanager.launching.options import stall_faults
 from runmanager.validation import field_faults, limits
 
-__all__ = ["RayOptions"]
-
 
 @dataclass(frozen=True)
 class RayOptions:

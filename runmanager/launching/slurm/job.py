@@ -15,8 +15,8 @@ import msgspec
 
 from runmanager.errors import RecordError
 from runmanager.launching.job_registry import jobs_folder
-from runmanager.launching.local.engine import Job, Listener, LocalEngine, ProcessExit
-from runmanager.launching.local.jobs import Limits, outcome_of_exit
+from runmanager.launching.local.engine import LocalEngine
+from runmanager.launching.local.jobs import Job, Limits, Listener, ProcessExit, outcome_of_exit
 from runmanager.launching.local.multiprocessing_internals import start_forkserver
 from runmanager.launching.local.worker import RESUMES_VARIABLE, Raised, Returned
 from runmanager.launching.plan import PlannedRun
@@ -31,8 +31,6 @@ from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.reader import read_record
 from runmanager.records.storage.run_end import ON_REQUEST, end_gone_run, note_stop
 from runmanager.text import pluralize
-
-__all__ = ["Report", "SlurmRequest", "owner_note", "run_slurm_job"]
 
 # Sent by Slurm, as requested, when a job's time is nearly up. Slurm sends each signal to every process of a job.
 _TIME_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)

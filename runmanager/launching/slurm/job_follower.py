@@ -26,8 +26,6 @@ from runmanager.records.storage.reader import read_epochs, read_record
 from runmanager.records.storage.run_end import end_gone_run
 from runmanager.text import pluralize
 
-__all__ = ["SlurmJobs", "SubmittedCell", "outcome_of_job", "read_report"]
-
 _TICK_SECONDS = 0.2
 # A job's report may reach this host later than its end does.
 _POLLS_BEFORE_GONE = 2

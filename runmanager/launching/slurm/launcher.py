@@ -33,9 +33,6 @@ from runmanager.launching.slurm.queue import SlurmQueue
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.run_end import end_gone_run
 
-__all__ = ["SlurmLauncher"]
-
-
 # The variables with this prefix reach a job also where the cluster passes on no environment.
 _ENVIRONMENT_PREFIX = "RUNMANAGER_"
 

@@ -6,8 +6,6 @@ from typing import Any
 from runmanager.launching.options import stall_faults
 from runmanager.validation import field_faults, limits
 
-__all__ = ["SlurmOptions"]
-
 # Options of sbatch that the launcher sets itself, and the settings to use instead.
 _OWN_OPTIONS = {
     "time": "hydra.launcher.time",

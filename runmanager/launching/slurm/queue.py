@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from runmanager.errors import RunManagerError
 from runmanager.launching.job_registry import JobQueue
 
-__all__ = ["JobEnd", "SlurmQueue", "read_end", "read_states"]
-
 _COMMAND_SECONDS = 60.0
 # Variables of a shell that leave jobs out of an answer, and jobs that are missing there count as gone.
 _FILTERS = re.compile(r"(?:SQUEUE|SCANCEL)_(?!ALL$|FEDERATION$|LOCAL$|SIB).*")

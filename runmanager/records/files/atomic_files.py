@@ -14,21 +14,6 @@ from typing import BinaryIO, Self
 
 from runmanager.records.files.file_errors import explain_disk_full, explain_missing_folder
 
-__all__ = [
-    "FileStamp",
-    "LineAppender",
-    "file_stamp",
-    "locked_folder",
-    "make_folder",
-    "new_folder",
-    "read_bytes",
-    "remove_left_over",
-    "replace_file",
-    "replacement",
-    "sync_folder",
-    "whole_lines",
-]
-
 FileStamp = tuple[int, int, int, int]
 """Times of the last change of a file and of its inode (ns since 1970), size, inode; differs if the file changed."""
 

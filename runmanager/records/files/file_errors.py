@@ -15,22 +15,6 @@ import yaml
 from runmanager.errors import NoRoomError, RecordError, UsageError, error_chain
 from runmanager.records.files.paths import name_length_fault
 
-__all__ = [
-    "MAX_INT64",
-    "UNDECODABLE",
-    "UNREADABLE",
-    "Int64",
-    "creation_obstacle",
-    "damaged_file_error",
-    "explain_disk_full",
-    "explain_missing_folder",
-    "require_creatable",
-    "require_current_folder",
-    "require_few_values",
-    "require_writable",
-    "was_refused",
-]
-
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for content that it cannot decode, text that is not UTF-8 included."""
 

@@ -14,29 +14,6 @@ from runmanager.errors import RecordError
 from runmanager.text import hidden_character
 from runmanager.validation import fault
 
-__all__ = [
-    "ELSEWHERE",
-    "EPOCHS",
-    "EVENT_WRITER",
-    "RECORD",
-    "FolderIdentity",
-    "RunPaths",
-    "SweepPaths",
-    "cache_folder",
-    "dated_name",
-    "device_peaks_file",
-    "files_below",
-    "folder_entries",
-    "folder_name",
-    "folder_name_fault",
-    "folders_below",
-    "is_folder_name",
-    "name_length_fault",
-    "refuse_linked_run",
-    "refuse_linked_runs",
-    "storage_faults",
-]
-
 RECORD = "run.json"
 """File name of a run's record, for readers of so many runs that a `Path` for each takes too long."""
 

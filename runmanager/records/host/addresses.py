@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ipaddress import IPv4Address, IPv6Address
 
-__all__ = ["bracketed", "is_address", "is_every_address", "is_loopback"]
-
 
 def is_address(host: str) -> bool:
     """Whether this is an address of IPv4 or IPv6, not a name."""

@@ -11,18 +11,6 @@ import msgspec
 from runmanager.records.files.atomic_files import locked_folder, replace_file
 from runmanager.records.files.file_errors import UNREADABLE, Int64
 
-__all__ = [
-    "VISIBLE_VARIABLE",
-    "DevicePeaks",
-    "find_device_peaks",
-    "find_gpus",
-    "gpu_names",
-    "has_cuda",
-    "is_device_missing",
-    "read_device_peaks",
-    "save_device_peaks",
-]
-
 VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
 _DRIVER_FOLDER = Path("/proc/driver/nvidia/gpus")
 _DEVICES = Path("/dev")

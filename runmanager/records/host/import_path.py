@@ -4,8 +4,6 @@ import os
 import sys
 from pathlib import Path
 
-__all__ = ["modules_like_standard", "search_current_folder"]
-
 _LIBRARY = Path(os.__file__).parent
 _STANDARD = (str(_LIBRARY), str(_LIBRARY / "lib-dynload"))
 

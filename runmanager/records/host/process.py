@@ -12,21 +12,6 @@ import psutil
 
 from runmanager.records.files.file_errors import Int64
 
-__all__ = [
-    "OF_TASK",
-    "RANKS",
-    "TASKS",
-    "ProcessIdentity",
-    "address_space_limit",
-    "cpu_quota",
-    "format_gib",
-    "free_memory",
-    "is_out_of_memory_error",
-    "process_limit",
-    "usable_core_time",
-    "usable_cores",
-]
-
 RANKS = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
 """Variables with the rank of a process and the number of ranks, as torchrun and MPI set them."""
 TASKS = ("SLURM_PROCID", "SLURM_NTASKS")

@@ -13,8 +13,6 @@ from typing import Any, TextIO
 
 from runmanager.text import fitted, printable
 
-__all__ = ["StandardOutput", "print_line", "repaired_streams", "report_lost_output", "show_line"]
-
 _SPELL_OUT = "runmanager.spell_out"
 _SPELLINGS = {"…": "...", "±": "+-", "✓": "+", "✗": "x", "↻": "~", "━": "=", "╸": "=", "╌": "-", "·": "|", "µ": "u"}
 _SPELLINGS |= {"³": "^3"}

@@ -11,18 +11,6 @@ from runmanager.records.run.heartbeat import Beat
 from runmanager.records.run.run_record import Attempt, EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 
-__all__ = [
-    "attempts_up_to",
-    "epochs_of_other_runs",
-    "last_sign_of_life",
-    "measured_since",
-    "own_attempts",
-    "process_spans",
-    "session_of_epoch",
-    "session_seconds",
-    "sessions_of",
-]
-
 
 def last_sign_of_life(record: RunRecord, epochs: Sequence[EpochRecord], beat: Beat | None) -> str | None:
     """Return the last time (ISO 8601) at which the process of a run without a recorded end was certainly alive.

@@ -13,21 +13,6 @@ from runmanager.records.files.paths import cache_folder
 from runmanager.records.run.run_record import Environment, Measurements, RunRecord
 from runmanager.records.settings.secrets import is_secret_variable
 
-__all__ = [
-    "MUST_AGREE",
-    "UNKNOWN_AGREES",
-    "changed_code",
-    "changed_files",
-    "describe_attempts",
-    "describe_files",
-    "epochs_in_other_environments",
-    "facts_of",
-    "is_digest",
-    "is_same_code",
-    "recorded_variables",
-    "sessions_in_other_environments",
-]
-
 MUST_AGREE = ("usable cores", "torch threads", "start method of workers")
 """The facts, besides those of the code, that must agree for two runs to be compared, on whatever machines."""
 

@@ -13,18 +13,6 @@ from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Outcome, Reason, Status
 
-__all__ = [
-    "BEAT_SECONDS",
-    "SILENT_AFTER_SECONDS",
-    "Beat",
-    "HeartbeatObserver",
-    "describe_last_heartbeat",
-    "observed_by_heartbeat",
-    "read_beat",
-    "timeout_faults",
-    "write_beat",
-]
-
 BEAT_SECONDS = 2.0
 """Interval of a run's heartbeats."""
 

@@ -12,11 +12,6 @@ from typing import Literal, NamedTuple
 from runmanager.records.run.metric_direction import MAX, MIN
 from runmanager.records.run.run_record import PHASES, EpochRecord
 
-__all__ = [
-    *("COMPARED", "LOSSES", "MEASUREMENTS", "METRICS", "OUTCOMES", "RUN_FACTS", "TAGS"),
-    *("Effect", "Measurement", "Taken", "Unit", "by_unit", "named"),
-]
-
 Effect = Literal["speedup", "ratio", "difference"]
 
 

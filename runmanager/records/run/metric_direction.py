@@ -5,8 +5,6 @@ from collections.abc import Iterator, Mapping
 
 from runmanager.errors import UsageError
 
-__all__ = ["BETTER", "MAX", "MIN", "has_known_word", "is_larger_better", "parse_better", "prefers_larger"]
-
 MIN, MAX = "min", "max"
 
 BETTER = {"max": True, "min": False, "larger": True, "smaller": False}

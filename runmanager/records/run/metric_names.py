@@ -5,8 +5,6 @@ from collections.abc import Iterable, Iterator
 
 from runmanager.records.run.metric_direction import prefers_larger
 
-__all__ = ["by_preference", "column_of_metric", "is_result", "may_be_result", "name_key", "samples_words"]
-
 _COLUMNS = frozenset(("loss", "accuracy", "val_loss", "val_accuracy"))
 _SPLITS = {
     **dict.fromkeys(("eval", "val", "valid", "validation"), "val_"),

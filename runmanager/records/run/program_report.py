@@ -10,8 +10,6 @@ from runmanager.records.files.file_errors import Int64
 from runmanager.records.run.run_record import SCHEMA_VERSION, Environment, Measurements, RunRecord
 from runmanager.records.run.status import Outcome, Status
 
-__all__ = ["GROUPS", "ProgramKind", "ProgramReport", "kind_of_program", "restored_with", "with_report"]
-
 
 class ProgramReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The facts of a run that its program reports, by the field names of `RunRecord`; None or unset if not known yet.

@@ -14,25 +14,6 @@ from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.settings.signature import UNSIGNED, with_later_settings, without_unsigned
 from runmanager.records.settings.values import flatten
 
-__all__ = [
-    "PHASES",
-    "RANK_0_ALONE",
-    "SCHEMA_VERSION",
-    "TRAINING_PHASES",
-    "UNKNOWN_WORK",
-    "WARMUP_TURNS",
-    "Attempt",
-    "Environment",
-    "EpochRecord",
-    "Grant",
-    "Measurements",
-    "OutsideFiles",
-    "RunRecord",
-    "Turn",
-    "counted_word",
-    "read_turns",
-]
-
 SCHEMA_VERSION = 1
 """Version of run.json and sweep.json; increased when an older reader could misread a newer file."""
 

@@ -8,8 +8,6 @@ import msgspec
 from runmanager.records.settings.secrets import redacted
 from runmanager.text import truncated
 
-__all__ = ["Outcome", "Reason", "Seen", "Status", "judge", "seen_from_outside"]
-
 
 class Status(StrEnum):
     """The state of a run."""

@@ -12,19 +12,6 @@ from runmanager.records.settings.values import hashable
 from runmanager.text import format_value
 from runmanager.validation import did_you_mean, fault
 
-__all__ = [
-    "SEED",
-    "RunBuilder",
-    "expand_grid",
-    "is_seed",
-    "seed_grid",
-    "seed_text",
-    "seeds_among",
-    "size_fault",
-    "unknown_seed_names",
-    "with_seeds",
-]
-
 _MAX_CELLS = 100_000
 """Size of the largest grid: its cells take a gigabyte of memory, and its folders strain any file system."""
 

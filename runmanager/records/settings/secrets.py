@@ -9,26 +9,6 @@ from typing import Any
 
 from runmanager.errors import UsageError
 
-__all__ = [
-    "MASK",
-    "SECRETS_VARIABLE",
-    "SECRET_NAMES",
-    "declare_secrets",
-    "is_secret",
-    "is_secret_variable",
-    "masked_names",
-    "masked_settings",
-    "masked_words",
-    "redacted",
-    "refuse_masks",
-    "remember_secrets",
-    "remembered_secrets",
-    "secret_axis_notes",
-    "secrets_from_environment",
-    "without_remembered_secrets",
-    "without_secrets",
-]
-
 MASK = "***"
 """What stands for the text of a secret in all that is written or printed."""
 

@@ -11,19 +11,6 @@ from typing import Any
 from runmanager.records.settings.values import differing_settings
 from runmanager.text import format_value
 
-__all__ = [
-    "CHANGED_DEFAULTS",
-    "LATER",
-    "MAX_NAME_BYTES",
-    "UNSIGNED",
-    "readable_name",
-    "short_names",
-    "short_signature",
-    "signature",
-    "with_later_settings",
-    "without_unsigned",
-]
-
 UNSIGNED = frozenset(
     {"name", "output_root", "data_root", "resume", "rerun_changed", "checkpoint", "log_every", "hydra"}
 )

@@ -20,12 +20,6 @@ from typing import Any, Generic, TypeVar
 from runmanager.errors import UsageError
 from runmanager.records.settings.secrets import masked_settings, masked_words
 
-__all__ = [
-    *("choices_of_groups", "differing_settings", "find_targets", "flatten", "hashable", "package_of"),
-    "plain_settings",
-]
-
-
 _TARGET_KEY = "_target_"
 _MAX_BITS = 1_023  # of a whole number: no larger one has a float
 _MAX_LEVELS = 100  # of nested settings

@@ -9,8 +9,6 @@ import msgspec
 
 from runmanager.records.run.run_record import RunRecord
 
-__all__ = ["PARTIAL_DECODER", "PartialRecord", "SharedParts", "gc_paused"]
-
 
 @contextmanager
 def gc_paused() -> Iterator[None]:

@@ -6,8 +6,6 @@ from pathlib import Path
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import SweepPaths
 
-__all__ = ["DRIVEN_VARIABLE", "require_driven_sweep"]
-
 DRIVEN_VARIABLE = "RUNMANAGER_DRIVEN"
 """Environment variable with the folder of a sweep whose driver writes sweep.json and the tables itself: its runs write
 neither."""

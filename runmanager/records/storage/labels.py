@@ -11,8 +11,6 @@ from runmanager.records.storage.versioned_file import decode_file, encode_record
 from runmanager.text import MAX_LINE
 from runmanager.validation import fault
 
-__all__ = ["NO_LABELS", "Labels", "SweepLabels", "add_tags", "read_labels", "remove_tags", "set_note"]
-
 
 class Labels(msgspec.Struct, frozen=True):
     """The tags, in the order in which they were given, and the note of a sweep or a run."""

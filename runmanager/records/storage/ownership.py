@@ -22,8 +22,6 @@ from runmanager.records.storage.reader import read_record, with_known_report
 from runmanager.records.storage.run_folder import RunFolder, claim_attempt, release_claim
 from runmanager.records.storage.versioned_file import encode_record
 
-__all__ = ["claim_next_attempt", "claim_run", "silent_runs"]
-
 _POLL_SECONDS = 0.5
 
 

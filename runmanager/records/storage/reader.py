@@ -23,27 +23,6 @@ from runmanager.records.storage.labels import NO_LABELS, SweepLabels
 from runmanager.records.storage.versioned_file import decode_file
 from runmanager.text import encodable
 
-__all__ = [
-    "Damage",
-    "StoredRun",
-    "SweepContents",
-    "order_of_start",
-    "read_epochs",
-    "read_last_sign_of_life",
-    "read_record",
-    "read_report",
-    "read_run",
-    "read_sweep",
-    "read_tolerantly",
-    "readable_names",
-    "require_epochs",
-    "run_name",
-    "run_names",
-    "with_known_report",
-    "with_program_report",
-]
-
-
 _RECORD_DECODER = msgspec.json.Decoder(RunRecord)
 _REPORT_DECODER = msgspec.json.Decoder(ProgramReport)
 _EPOCH_DECODER = msgspec.json.Decoder(EpochRecord)

@@ -41,22 +41,6 @@ from runmanager.records.storage.run_folder import RunFolder, release_claim
 from runmanager.records.storage.versioned_file import encode_record
 from runmanager.signals import noting_signals
 
-__all__ = [
-    "ON_REQUEST",
-    "RunEnd",
-    "Stop",
-    "end_gone_run",
-    "end_own_run",
-    "end_silent_run",
-    "find_end",
-    "note_stop",
-    "noted_stop",
-    "seen_in",
-    "skipped_record",
-    "stops_noted",
-    "write_end",
-]
-
 ON_REQUEST = Outcome(Status.KILLED, Reason.INTERRUPTED, "stopped on request")
 """The outcome of a run that a user or its driver has asked to stop."""
 

@@ -25,8 +25,6 @@ from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.storage.reader import read_epochs, read_record, run_name
 from runmanager.records.storage.versioned_file import encode_record
 
-__all__ = ["RunFolder", "claim_attempt", "release_claim"]
-
 _OWNER = "owner.json"
 
 

@@ -10,8 +10,6 @@ from runmanager.records.files.atomic_files import read_bytes
 from runmanager.records.files.file_errors import UNDECODABLE, UNREADABLE, Int64, damaged_file_error
 from runmanager.records.run.run_record import SCHEMA_VERSION
 
-__all__ = ["decode_file", "encode_record"]
-
 
 def encode_record(record: msgspec.Struct) -> bytes:
     """Encode a record for its file, indented for people."""

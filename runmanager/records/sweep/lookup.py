@@ -20,21 +20,6 @@ from runmanager.records.sweep.sweep_record import open_sweep, read_sweep_record
 from runmanager.text import encodable, format_value, shell_join
 from runmanager.validation import did_you_mean
 
-__all__ = [
-    "OUTPUT_ROOT",
-    "Message",
-    "Messages",
-    "command_on",
-    "find_run",
-    "find_sweep",
-    "find_sweep_or_run",
-    "known_runs",
-    "known_sweeps",
-    "newest_sweeps",
-    "read_messages",
-    "typed_name",
-]
-
 OUTPUT_ROOT = Path("outputs")
 """The default folder of sweeps."""
 

@@ -4,8 +4,6 @@ from collections.abc import Hashable, Sequence
 from enum import StrEnum
 from itertools import chain
 
-__all__ = ["Order", "order_of"]
-
 
 class Order(StrEnum):
     """How cells follow one another within a block of one seed; `grid` is the order in which they were given."""

@@ -23,21 +23,6 @@ from runmanager.records.storage.versioned_file import decode_file, encode_record
 from runmanager.records.sweep.start_order import Order, order_of
 from runmanager.text import truncated
 
-__all__ = [
-    "PlannedCell",
-    "SweepRecord",
-    "add_cells",
-    "fresh_sweep_folder",
-    "leave_sweep",
-    "mark_removed",
-    "open_sweep",
-    "plan_cell",
-    "read_sweep_record",
-    "settings_of_cells",
-    "varying_settings",
-    "write_cells",
-]
-
 
 class PlannedCell(msgspec.Struct, frozen=True, gc=False):
     """A cell as requested: what tables show of it before its run has begun.

@@ -14,11 +14,6 @@ from runmanager.results.stats.descriptive import geometric_mean, median
 from runmanager.results.table_model.columns import Row
 from runmanager.text import format_value, pluralize
 
-__all__ = [
-    *("CONTENDED", "ContentionCauses", "contention_caveats", "hidden_cost_caveats", "hidden_cost_notes"),
-    *("mentions_hidden_costs", "outlier_caveats", "pair_caveats"),
-]
-
 CONTENDED = "contended:"
 
 ContentionCauses = Mapping[Path, tuple[str, ...] | None]

@@ -11,8 +11,6 @@ from runmanager.results.load.cells import Cell, Cells
 from runmanager.text import format_value
 from runmanager.validation import did_you_mean
 
-__all__ = ["JOINT", "Axis", "Pair", "default_baseline", "find_axis", "pair_cells", "varying_axes"]
-
 JOINT = "+"
 """The separator of settings that are compared together, as in `device+num_workers`."""
 

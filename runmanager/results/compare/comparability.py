@@ -19,16 +19,6 @@ from runmanager.results.compare.comparison_table import CompareOptions, enough_s
 from runmanager.results.metrics.metric import TIME_TO
 from runmanager.results.metrics.metric_lookup import RUN_TIME, loss_functions, recorded_names
 
-__all__ = [
-    "TOO_FEW_EPOCHS",
-    "compared_environments",
-    "count_values",
-    "describe_unfinished",
-    "differences",
-    "disagreements",
-    "obstacles",
-]
-
 TOO_FEW_EPOCHS = "too few epochs"
 
 _COMPARED = ("commit", "python", "host", "CPU model", "device", "driver", "CUDA")

@@ -19,8 +19,6 @@ from runmanager.results.metrics.metric import LAST, THROUGHPUT, Metric
 from runmanager.results.table_model.columns import MISSING, Directions, column_of, setting_name
 from runmanager.text import in_backticks, shell_join
 
-__all__ = ["CompareOptions", "compare", "compare_matches", "compare_with_stand_in", "with_numbered_reasons"]
-
 
 def compare(sweep: SweepContents, plan: SweepRecord | None, options: CompareOptions | None = None) -> ComparisonTable:
     """Compare each value of the axis with the baseline, all other settings but the seed equal: comparison.csv.

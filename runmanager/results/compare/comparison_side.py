@@ -17,8 +17,6 @@ from runmanager.results.metrics.metric import THROUGHPUT, Metric
 from runmanager.results.stats.descriptive import geometric_mean, mean, median
 from runmanager.text import format_value
 
-__all__ = ["Side", "label_of", "resolution_of"]
-
 _ACCURACIES = ("acc", "accuracy")  # the last word of a name
 _MAX_SAMPLES = 1_000_000
 _MAX_SMALL_DENOMINATOR = 1000

@@ -13,12 +13,6 @@ from runmanager.results.table_model.columns import Row, Table
 from runmanager.text import format_value
 from runmanager.validation import field_faults, limits
 
-__all__ = [
-    *("ANY_AXIS", "CompareOptions", "ComparisonRow", "ComparisonTable", "MeasuredEffect", "enough_seeds"),
-    "rows_by_sides",
-]
-
-
 ANY_AXIS = "any"
 
 _DEFAULT_MARGIN = 0.03  # of a ratio: smaller effects are rarely worth a decision

@@ -28,8 +28,6 @@ from runmanager.results.metrics.metric_lookup import find_metric
 from runmanager.results.stats.descriptive import median
 from runmanager.text import format_value
 
-__all__ = ["MAX_STAND_IN_PAIRS", "Match", "Matches", "match_sides", "paired_axes"]
-
 _DEVICE = "device"
 MAX_STAND_IN_PAIRS = 200
 """More pairs along axes that were not asked for are not useful to read, and each takes milliseconds."""

@@ -12,8 +12,6 @@ from runmanager.results.stats.drift import drift_variance
 from runmanager.results.stats.noise_model import critical_value, error_of_sum
 from runmanager.text import format_value
 
-__all__ = ["OverallEffect", "overall_effect"]
-
 _SIGNIFICANCE = 0.05
 _MAX_POOLED_DOF = 4.0
 _MIN_ERROR = 1e-9  # keeps the weight of equal measurements finite

@@ -19,8 +19,6 @@ from runmanager.results.stats.paired_speedup import (
 )
 from runmanager.text import pluralize
 
-__all__ = ["paired_effect", "paired_obstacles", "paired_rates"]
-
 _FEW_PAIRS = 5
 
 

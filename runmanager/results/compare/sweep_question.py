@@ -13,11 +13,6 @@ from runmanager.results.compare.matched_pairs import MAX_STAND_IN_PAIRS, Matches
 from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.metrics.metric_lookup import default_metrics, recorded_names, requested_metric
 
-__all__ = [
-    *("along_only_axis", "in_turn", "other_metric", "was_timed", "with_metric_of_sweep"),
-    "with_metric_of_untimed",
-]
-
 _GROUPS = ("optimizer", "scheduler", "loss")
 _QUALITY = frozenset(
     (

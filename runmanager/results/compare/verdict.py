@@ -21,24 +21,6 @@ from runmanager.results.stats.noise_model import CONFIDENCE, Residuals
 from runmanager.results.stats.paired_speedup import log_ratios_by_session, paired_speedup
 from runmanager.results.stats.power import likely_deviations, smallest_detectable
 
-__all__ = [
-    "AHEAD",
-    "BEHIND",
-    "DIFFERENT",
-    "INCONCLUSIVE",
-    "NOT_MEASURED",
-    "NO_DIFFERENCE",
-    "VERDICTS",
-    "Judgement",
-    "detectable_text",
-    "is_too_small_to_see",
-    "judge",
-    "residuals_of_pairs",
-    "took_turns",
-    "verdict",
-    "verdict_on",
-]
-
 
 class Look(NamedTuple):
     """How a verdict is shown: its style in a terminal, and in figures the number of its colour (None: grey) and mark.

@@ -25,22 +25,6 @@ from runmanager.results.load.run_summary import (
 from runmanager.results.table_model.columns import FIXED_COLUMNS, LoggedColumns, logged_columns
 from runmanager.text import pluralize
 
-__all__ = [
-    "ExportResult",
-    "NamesElsewhere",
-    "distinct_names",
-    "epoch_metrics",
-    "exported_metrics",
-    "exported_names",
-    "final_metrics",
-    "import_optional",
-    "names_elsewhere",
-    "run_facts",
-    "run_fingerprint",
-    "summary_values",
-    "sync_runs",
-]
-
 _EPOCH_METRICS = named(each for each in MEASUREMENTS if each.is_of_epochs)
 """The fixed metrics exported for each epoch, by the column names of epochs.csv."""
 

@@ -24,8 +24,6 @@ from runmanager.results.export.incremental import (
     sync_runs,
 )
 
-__all__ = ["DEFAULT_URI", "export_to_mlflow", "metric_name"]
-
 DEFAULT_URI = "sqlite:///mlflow.db"
 """A database in the current folder, MLflow's own default."""
 

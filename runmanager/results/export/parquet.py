@@ -13,8 +13,6 @@ from runmanager.results.sweep import Sweep
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["export_to_parquet"]
-
 _MAX_INTEGER = 2**63 - 1
 
 

@@ -23,8 +23,6 @@ from runmanager.results.export.incremental import (
     sync_runs,
 )
 
-__all__ = ["export_to_wandb"]
-
 _FINGERPRINT_FILE = "runmanager-mark.txt"
 _OFFLINE_PREFIX = "offline-run-"
 _RESERVED = ("_runtime", "_step", "_timestamp", "_wandb")  # wandb fills them itself

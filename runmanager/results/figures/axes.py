@@ -14,17 +14,6 @@ from runmanager.text import format_value
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "AxisPositions",
-    "is_drawable",
-    "is_log_spaced",
-    "is_numeric",
-    "needs_log_scale",
-    "set_integer_ticks",
-    "set_number_scale",
-    "set_ticks",
-]
-
 _LOG_FROM = 20.0  # ratio of the largest value to the smallest above which a linear scale hides small differences
 _MAX_DRAWABLE = 1e100
 _MAX_TICKS = 6

@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-__all__ = ["Rounds", "paired_rounds", "sweep_figures"]
-
 _MAX_DRAWN = 200
 
 

@@ -18,12 +18,6 @@ from runmanager.text import pluralize, printable
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = [
-    *("FIGURE_FORMATS", "FigureFormat", "GridCell", "SweepFigure", "grid_cells", "inline_svg", "join_names"),
-    *("numbered_names", "render", "sample_evenly", "sample_note", "top_note", "varying_columns"),
-]
-
-
 _T = TypeVar("_T")
 
 FigureFormat = Literal["svg", "png"]

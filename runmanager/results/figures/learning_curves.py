@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["METRIC_LABELS", "learning_curve_figures"]
-
 _MAX_CURVES = 12
 _MAX_GREY_CURVES = 200
 _MAX_MARKERS = 8  # per curve

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["parallel_figures"]
-
 _MIN_SETTINGS = 2
 _MIN_CELLS = 6
 _MAX_SETTINGS = 7

@@ -12,26 +12,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "GREY",
-    "MAX_ROWS",
-    "PAGE",
-    "TEXT",
-    "SeriesStyle",
-    "add_legend_below",
-    "fixed_style",
-    "label_text",
-    "new_figure",
-    "new_frameless_figure",
-    "new_row_figure",
-    "series_style",
-    "shades",
-    "shades_on_dark",
-    "shortened",
-    "wrapped",
-    "wrapped_name",
-]
-
 # Okabe and Ito's colour-blind safe palette, without black and yellow, which are invisible on dark or light pages.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
 _MARKERS = "os^Dv<"

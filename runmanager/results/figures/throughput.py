@@ -32,15 +32,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-__all__ = [
-    "VERDICT_COLOURS",
-    "effect_limits",
-    "measured_pairs",
-    "rate_quartiles",
-    "speedup_figures",
-    "throughput_figures",
-]
-
 _MAX_SEEDS = 10  # dots per row
 _SEED_SPREAD = 0.5  # of a row's height
 

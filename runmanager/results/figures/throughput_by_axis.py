@@ -22,8 +22,6 @@ from runmanager.text import format_value
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["throughput_by_axis_figures"]
-
 _MAX_FIGURES = 3
 _MAX_LINES = 6
 _MAX_VALUES = 40

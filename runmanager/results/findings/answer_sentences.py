@@ -28,10 +28,6 @@ from runmanager.results.table_model.formatting import human
 from runmanager.results.tables.seeds import SEEDS, collapse_seeds, seed_groups
 from runmanager.text import in_backticks, pluralize, shell_join
 
-__all__ = [
-    *("BestRow", "answers", "best_row", "duel_answers", "duel_rates", "finished_cells"),
-]
-
 _MAX_NAMES = 3
 
 

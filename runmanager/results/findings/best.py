@@ -39,8 +39,6 @@ from runmanager.results.table_model.formatting import Spread
 from runmanager.text import format_value, printable_line
 from runmanager.validation import fault
 
-__all__ = ["BestCell", "NoMetricError", "Outcome", "RankedCell", "find_best", "outcomes"]
-
 _ABSENT = object()
 _ONE_SIDED = 0.90  # of two-sided intervals, whose ends each hold with 95%
 _MAX_NAMED = 10

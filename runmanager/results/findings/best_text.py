@@ -16,8 +16,6 @@ from runmanager.results.table_model.columns import setting_name
 from runmanager.results.table_model.sections import Section
 from runmanager.text import format_value, pluralize
 
-__all__ = ["best_headline", "best_sections", "best_sentences", "best_to_json"]
-
 _MAX_NAMED = 10
 
 

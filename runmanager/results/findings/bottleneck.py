@@ -14,8 +14,6 @@ from runmanager.results.load.run_summary import measured_epochs
 from runmanager.results.stats.descriptive import median
 from runmanager.text import pluralize
 
-__all__ = ["Bottleneck", "BottleneckKind", "bottleneck_notes", "find_bottleneck"]
-
 BottleneckKind = WorkKind | Literal["input", "transfer", "eval", "tracking"]
 
 _FEW_EPOCHS = CompareOptions.min_epochs

@@ -12,15 +12,6 @@ from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.table_model.columns import Row, Table, setting_name
 from runmanager.text import format_value, pluralize
 
-__all__ = [
-    "caution_text",
-    "comparison_answers",
-    "location_text",
-    "named_settings",
-    "stand_in_answer",
-    "without_contention",
-]
-
 Rows = Sequence[ComparisonRow]
 
 _MAX_CAUSES = 2

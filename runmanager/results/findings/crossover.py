@@ -16,13 +16,6 @@ from runmanager.results.table_model.columns import setting_name
 from runmanager.results.table_model.formatting import number
 from runmanager.text import format_value
 
-__all__ = [
-    "Crossover",
-    *("crossover_answers", "crossover_lines", "crossovers", "notable_crossovers"),
-    "skipped_crossover_notes",
-]
-
-
 _NUM_PARAMETERS = "num_parameters"
 _MAX_UNREQUESTED = 6  # pairs of curves along an axis: more lines are not useful
 _AHEAD = dict.fromkeys(AHEAD, 1) | dict.fromkeys(BEHIND, -1)

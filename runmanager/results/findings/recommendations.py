@@ -16,8 +16,6 @@ from runmanager.results.table_model.columns import Row, Table, setting_name
 from runmanager.results.tables.seeds import SEEDS, collapse_seeds
 from runmanager.text import format_value, in_backticks, pluralize, shell_command
 
-__all__ = ["MIN_EPOCHS", "next_steps"]
-
 _BAD = (Status.FAILED, Status.KILLED, Status.CRASHED)
 _PROGRAM = ("python", "-m", "runmanager")
 _RERUN_SETTINGS = ("resume=", "rerun_changed=")  # with these a command would also rerun finished cells

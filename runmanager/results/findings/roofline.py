@@ -15,8 +15,6 @@ from runmanager.results.stats.descriptive import median
 from runmanager.results.table_model.columns import MISSING, Row, Table, column_of, rate_name
 from runmanager.results.table_model.formatting import with_unit_prefix
 
-__all__ = ["Work", "WorkKind", "full_batches", "num_devices", "roofline_lines", "roofline_rows", "work_of"]
-
 WorkKind = Literal["compute", "memory", "launch"]
 
 _CACHED_BYTES = 2 * 2**20

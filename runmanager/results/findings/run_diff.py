@@ -15,8 +15,6 @@ from runmanager.results.table_model.formatting import human
 from runmanager.results.table_model.sections import CODE, MACHINE, PYTHON, Section
 from runmanager.text import format_value
 
-__all__ = ["Difference", "diff_environments", "diff_runs", "difference_sections", "difference_to_json"]
-
 _STATES = ("status", "reason")
 _BY_DIFFERENCE = ("accuracy", "val_accuracy", "loss", "val_loss", "epochs")
 """Metrics whose change is a difference; that of the others is a ratio."""

@@ -17,8 +17,6 @@ from runmanager.results.stats.descriptive import make_sample
 from runmanager.results.stats.noise_model import Residuals
 from runmanager.results.stats.power import MAX_RUNS, likely_deviations, power, runs_needed, smallest_detectable
 
-__all__ = ["detectable_before_running", "detectable_by_more_runs", "too_little_to_compare"]
-
 _EFFECT = 0.03  # the margin of a comparison: smaller effects are rarely worth a decision
 _TARGET_POWER = 0.8
 _MAX_CELLS = 2000  # of a plan: matching more takes too long

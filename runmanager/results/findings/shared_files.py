@@ -15,8 +15,6 @@ from runmanager.records.settings.values import differing_settings
 from runmanager.records.storage.reader import StoredRun
 from runmanager.text import format_value, in_backticks, printable_line
 
-__all__ = ["shared_file_lines"]
-
 _MAX_TIMES = 8  # of one file that are compared with the runs
 _MAX_NAMED = 5
 

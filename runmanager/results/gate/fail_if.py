@@ -16,11 +16,6 @@ from runmanager.results.findings.comparison_findings import location_text, witho
 from runmanager.results.metrics.metric import THROUGHPUT, Metric
 from runmanager.results.stats.descriptive import Interval
 
-__all__ = [
-    *("Answer", "Condition", "GateStatus"),
-    *("failed_runs", "gate_status", "judge_condition", "parse_condition", "unknown_runs"),
-]
-
 _FORMS = "as in slower, slower:5% or worse:val_accuracy:0.01"
 
 

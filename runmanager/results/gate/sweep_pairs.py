@@ -21,8 +21,6 @@ from runmanager.results.metrics.metric import Metric
 from runmanager.results.metrics.metric_lookup import find_metric
 from runmanager.text import format_value, pluralize
 
-__all__ = ["TwoSweeps", "read_two_sweeps"]
-
 _SWEEP_AXIS = "sweep"
 _ABSENT = object()
 

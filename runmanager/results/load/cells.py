@@ -14,8 +14,6 @@ from runmanager.records.storage.reader import Damage, StoredRun
 from runmanager.records.sweep.sweep_record import PlannedCell, SweepRecord
 from runmanager.results.table_model.columns import BASE_SETTINGS
 
-__all__ = ["Cell", "CellWith", "Cells", "CellsWith", "continued_runs", "gather_cells", "independent_settings"]
-
 
 class _Run(Protocol):
     """A stored run or its summary."""

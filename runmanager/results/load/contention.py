@@ -9,16 +9,6 @@ from runmanager.records.run.attempts import own_attempts, process_spans, session
 from runmanager.records.run.run_record import Environment
 from runmanager.records.storage.reader import StoredRun
 
-__all__ = [
-    "GPU_OTHERS_SHARE",
-    "OUTSIDE_CPU_SHARE",
-    "OVERLAP",
-    "STEAL_SHARE",
-    "Exposure",
-    "contention",
-    "exposure_of",
-]
-
 OUTSIDE_CPU_SHARE = 0.25
 """Share of the host's CPU time used by others above which a run is contended: beyond a quarter, even a run that leaves
 cores idle shares its caches and memory bandwidth."""

@@ -40,9 +40,6 @@ from runmanager.results.load.run_summary import (
 )
 from runmanager.results.load.summary_cache import CachedRun, RunStamps, is_settled, read_cache, stamps_of, write_cache
 
-__all__ = ["CachedReader", "read_results", "read_summary"]
-
-
 _MIN_RUNS = 500  # of a part; starting a process costs as much as reading some tens of runs
 _MAX_PROCESSES = 4
 _CHUNK = 1 << 20

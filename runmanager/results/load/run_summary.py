@@ -21,13 +21,6 @@ from runmanager.results.load.contention import Exposure, exposure_of
 from runmanager.results.stats.descriptive import iqr, median
 from runmanager.results.table_model.columns import RESULT_COLUMNS
 
-__all__ = [
-    *("OVERALL_RATE", "SUMMARY_COLUMNS", "LoggedNames", "LoggedNamesTable", "RunSummary", "SweepSummary"),
-    *("damage_notes", "last_metrics", "last_with_outcome", "logged_values", "measured_epochs", "metric_names"),
-    *("overall_rate", "planned_signatures", "summarize", "summarize_run", "summary_metrics", "unit_names", "unit_rate"),
-    "unit_rates",
-]
-
 
 class LoggedNames(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The names of what a run logged, in order of appearance, and its declared directions by metric (`min`, `max`)."""

@@ -19,19 +19,6 @@ from runmanager.results.load.cells import Cell, Cells, CellsWith, CellWith, gath
 from runmanager.results.load.loader import read_results, read_summary
 from runmanager.results.load.run_summary import RunSummary, SweepSummary
 
-__all__ = [
-    "SWEEP",
-    "NamedSweep",
-    "SizeMemory",
-    "cells_of_sweeps",
-    "common_root",
-    "find_sweeps",
-    "name_sweeps",
-    "read_sweeps",
-    "sweep_size",
-]
-
-
 SWEEP = "sweep"
 """The column, and for the best cell the setting, with the name of a row's sweep."""
 

@@ -23,8 +23,6 @@ from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.load.run_summary import LoggedNames, LoggedNamesTable, RunSummary
 
-__all__ = ["CachedRun", "RunStamps", "SummaryMemory", "is_settled", "read_cache", "stamps_of", "write_cache"]
-
 RunStamps = tuple[FileStamp | None, FileStamp | None]
 """The stamps of a run's record and of its epochs; None where the file does not exist."""
 

@@ -19,21 +19,6 @@ from runmanager.results.load.run_summary import (
 from runmanager.results.table_model.columns import COMPARISON_COLUMNS
 from runmanager.results.table_model.formatting import human
 
-__all__ = [
-    "LAST",
-    "THROUGHPUT",
-    "TIME_TO",
-    "At",
-    "Metric",
-    "epoch_metric",
-    "recorded_metrics",
-    "recorded_units",
-    "time_to",
-    "time_to_accuracy",
-    "unit_rate_metric",
-]
-
-
 At = Literal["last", "best"]
 LAST: At = "last"
 """The epoch whose value counts for a run, where another one is not requested."""

@@ -31,14 +31,6 @@ from runmanager.results.table_model.columns import Directions, LoggedColumns, lo
 from runmanager.text import format_value
 from runmanager.validation import did_you_mean, fault
 
-__all__ = [
-    *("METRIC_NAMES", "RUN_TIME", "SPEEDS", "any_direction", "default_metrics", "find_metric"),
-    *("finished_without_metrics", "has_metrics", "known_metrics", "loss_functions", "printed_notes"),
-    "recorded_names",
-    *("requested_metric", "undirected_names"),
-]
-
-
 _TIME_TO_ACCURACY = "time_to_accuracy"
 
 

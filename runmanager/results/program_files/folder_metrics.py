@@ -18,9 +18,6 @@ from runmanager.results.program_files.metric_tables import METRICS_CSV, TABLES, 
 from runmanager.results.tfevents.reader import EventFolder, Series, is_event_file, read_event_files, writer_of
 from runmanager.text import encodable
 
-__all__ = ["ProgramMetrics", "is_metrics_file", "read_metrics"]
-
-
 _NOT_OWN = ("attempts", ELSEWHERE)  # the files of earlier attempts, and those that were written outside
 _TIME = re.compile(r"\d{9,11}\.\d+")  # in seconds since 1970: PyTorch's `add_hparams` names its folder so
 _MAX_EVENT_BYTES, _MAX_TABLE_BYTES = 1 << 30, 1 << 28

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from runmanager.records.files.paths import RunPaths
 from runmanager.results.program_files.folder_metrics import ProgramMetrics, read_metrics
 
-__all__ = ["ELSEWHERE_EVENTS", "FoundMetrics", "found_metrics"]
-
 ELSEWHERE_EVENTS = "event file elsewhere"
 """The origin of metrics in event files that the run's processes wrote below the working folder."""
 

@@ -13,8 +13,6 @@ from runmanager.results.program_files.found_metrics import ELSEWHERE_EVENTS
 from runmanager.results.program_files.metric_naming import EVENT_FILE
 from runmanager.results.tfevents.reader import read_event_files, writer_of
 
-__all__ = ["metrics_by_step"]
-
 _PRINTED = "printed"  # the origin, and the folder where a program logs itself
 _EVENTS = "events.out.tfevents.*"
 

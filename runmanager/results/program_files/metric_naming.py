@@ -9,8 +9,6 @@ from runmanager.records.run.metric_names import column_of_metric
 from runmanager.results.program_files.metric_series import MetricSeries
 from runmanager.results.program_files.metric_tables import TABLES
 
-__all__ = ["ADD_HPARAMS", "EVENT_FILE", "ProgramMetric", "name_metrics"]
-
 EVENT_FILE = "event file"
 """The origin of metrics in event files; those in tables have the name of their file."""
 _ORIGINS = (*TABLES, EVENT_FILE)  # the better ones first

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass, field
 
-__all__ = ["MetricSeries"]
-
 _MAX_POINTS = 2000
 
 

@@ -13,8 +13,6 @@ from typing import IO, Any
 from runmanager.errors import RecordError
 from runmanager.results.program_files.metric_series import MetricSeries
 
-__all__ = ["METRICS_CSV", "TABLES", "newest_state", "read_table"]
-
 METRICS_CSV = "metrics.csv"
 _TRAINER_STATE = "trainer_state.json"
 

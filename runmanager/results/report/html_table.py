@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     import jinja2
     from markupsafe import Markup
 
-__all__ = ["HtmlRow", "HtmlTable", "build_html_table", "render_template", "to_html"]
-
-
 _REASON = "reason"
 _COLOURED_COLUMNS = ("status", "verdict")
 _WORST_FIRST = (

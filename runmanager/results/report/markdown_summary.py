@@ -22,9 +22,6 @@ from runmanager.results.tables.seeds import collapse_seeds
 from runmanager.results.tables.text_formats import escape_markdown, outside_code, to_markdown
 from runmanager.text import in_backticks, pluralize, shell_join
 
-__all__ = ["MarkdownSummary", "github_comment", "headlines", "summarize_in_markdown"]
-
-
 _MAX_CROSSOVERS = 3  # the comparison lists all
 
 

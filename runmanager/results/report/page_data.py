@@ -29,9 +29,6 @@ from runmanager.results.table_model.formatting import in_figures, metric_in_word
 from runmanager.results.tables.seeds import without_shorter_runs
 from runmanager.text import format_value, printable, printable_line, printable_value, shell_command
 
-__all__ = ["encode_page_data", "page_data", "pair_runs", "run_places"]
-
-
 _FORMAT = 1
 _NUM_STYLES = 12  # series in colour
 _HIDDEN_COLUMNS = ("run", "run_dir")

@@ -35,9 +35,6 @@ from runmanager.results.tables.seeds import collapse_seeds, pairs_with_answer, s
 from runmanager.results.tables.sorting import best_first
 from runmanager.text import in_backticks, pluralize, shell_command, shell_join
 
-__all__ = ["render_report"]
-
-
 _IN_CSV = "the CSV files of the sweep have"
 _BY_COMPARE = "`compare --all` has"  # also of a stand-in axis, which comparison.csv lacks
 

@@ -23,8 +23,6 @@ from runmanager.results.table_model.formatting import human, in_words, with_unit
 from runmanager.results.table_model.sections import FACTS, Section
 from runmanager.text import format_value, shell_command
 
-__all__ = ["run_headline", "run_sections", "tail"]
-
 _SHOWN_EPOCHS = 10
 _SHOWN_METRICS = 4
 _LOG_LINES = 10

@@ -9,23 +9,6 @@ from itertools import pairwise
 from runmanager.errors import UsageError
 from runmanager.results.stats.noise_model import Residuals
 
-__all__ = [
-    "Estimate",
-    "Interval",
-    "RunValue",
-    "Runs",
-    "Sample",
-    "geometric_mean",
-    "iqr",
-    "make_sample",
-    "mean",
-    "median",
-    "quantile",
-    "ratio_factor",
-    "residuals",
-]
-
-
 _MAX_HALF_WIDTH = 300.0  # in logarithms: what a float can hold
 
 

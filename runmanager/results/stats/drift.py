@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from runmanager.results.stats.descriptive import Sample, mean, residuals
 from runmanager.results.stats.noise_model import Residuals
 
-__all__ = ["Trend", "drift_variance", "fit_trend"]
-
 _QUANTILE = 1.96  # of 95% of normal errors
 _LEAST_DOF = 3
 _LEAST_REST = 1e-6

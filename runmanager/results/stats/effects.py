@@ -18,17 +18,6 @@ from runmanager.results.stats.noise_model import (
     critical_value,
 )
 
-__all__ = [
-    "ROUNDING",
-    "Contrast",
-    "assumed_share",
-    "error_of_first",
-    "make_contrast",
-    "pooled_residuals",
-    "simultaneous_estimates",
-    "typical_interval",
-]
-
 ROUNDING = 1e-9
 """Relative difference up to which two values count as equal."""
 

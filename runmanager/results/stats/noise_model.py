@@ -21,12 +21,6 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = [
-    *("CONFIDENCE", "DIFFERENCES", "RATIOS", "Difference", "LearntNoise", "Prior", "Reach", "Residuals"),
-    *("critical_value", "error_of_sum"),
-]
-
-
 CONFIDENCE = 0.95
 
 

@@ -18,20 +18,6 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = [
-    "MAX_SESSIONS",
-    "MIN_ROUNDS",
-    "PairedSpeedup",
-    "batch_length",
-    "half_width_after",
-    "is_narrow",
-    "log_ratios",
-    "log_ratios_by_session",
-    "paired_speedup",
-    "rounds_by_session",
-    "sessions_needed",
-]
-
 MIN_ROUNDS = 6
 """Fewest rounds of a session; one with fewer does not count."""
 

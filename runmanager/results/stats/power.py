@@ -6,8 +6,6 @@ from functools import lru_cache
 from runmanager.results.stats.drift import drift_variance
 from runmanager.results.stats.noise_model import RATIOS, Difference, LearntNoise, Residuals
 
-__all__ = ["MAX_RUNS", "likely_deviations", "power", "runs_needed", "smallest_detectable"]
-
 MAX_RUNS = 100
 """The largest number of runs a side that is proposed."""
 

@@ -13,8 +13,6 @@ from runmanager.results.stats.descriptive import Estimate, ratio_factor, residua
 from runmanager.results.stats.noise_model import critical_value
 from runmanager.results.stats.paired_speedup import MIN_ROUNDS, log_ratios, paired_speedup
 
-__all__ = ["LEAST_ROUNDS", "Sessions", "beaten", "fastest_of", "is_settled", "race_speedup"]
-
 Sessions = Sequence[Sequence[Mapping[int, float]]]
 """The rounds of each session: a speed by the key of the contender. Every session has processes of its own."""
 

@@ -11,12 +11,6 @@ from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.reader import StoredRun
 from runmanager.validation import fault
 
-__all__ = [
-    *("BASE_SETTINGS", "EFFECTS", "FIXED_COLUMNS", "MISSING", "Directions", "LoggedColumns", "Row", "Table"),
-    *("column_of", "effect_column", "logged_columns", "rate_name", "setting_name", "setting_of"),
-]
-
-
 MISSING = "N/A"
 """The text of a missing value, for people."""
 

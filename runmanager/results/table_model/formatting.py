@@ -12,12 +12,6 @@ from runmanager.results.stats.descriptive import mean, median
 from runmanager.results.table_model.columns import EFFECTS, MISSING, Row, Table, setting_name
 from runmanager.text import printable_value
 
-__all__ = [
-    *("Median", "Spread", "heading", "human", "human_columns", "human_field", "in_figures", "in_words", "is_number"),
-    *("metric_in_words", "number", "with_unit_prefix"),
-]
-
-
 _ACCURACIES = named(each for each in MEASUREMENTS if each.unit is Unit.FRACTION)
 _BYTES = "_bytes"
 _SHARE = "_share"

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from runmanager.text import padded, printable, printable_line, text_width
 
-__all__ = ["CODE", "FACTS", "MACHINE", "PYTHON", "Section", "format_sections"]
-
 
 @dataclass(frozen=True)
 class Section:

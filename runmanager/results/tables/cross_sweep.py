@@ -29,8 +29,6 @@ from runmanager.results.tables.results_table import (
     shown_columns,
 )
 
-__all__ = ["cross_sweep_rows"]
-
 _MAX_NOTES = 10
 _SETTING = "settings."
 

@@ -28,9 +28,6 @@ from runmanager.results.tables.where_condition import AVAILABLE_COLUMNS_HINT, Co
 from runmanager.text import format_value, pluralize
 from runmanager.validation import did_you_mean, fault, field_faults, limits
 
-__all__ = ["TableQuery", "in_list"]
-
-
 _ALL_EPOCHS = {"epochs", "settings.epochs", "run"}  # who names them means each number of epochs
 _OF_SKIPPED = {"status", "reason", "run"}  # who names them means skipped cells too
 _MAX_VALUES = 5  # of a column, named in a note

@@ -42,24 +42,6 @@ from runmanager.results.table_model.columns import (
 )
 from runmanager.text import pluralize
 
-__all__ = [
-    "NOTE",
-    "TAGS",
-    "Table",
-    "declared_directions",
-    "epoch_rows",
-    "has_times",
-    "join_tags",
-    "label_notes",
-    "labelled",
-    "labels_of",
-    "result_rows",
-    "results_legend",
-    "row_notes",
-    "shown_columns",
-]
-
-
 _LEGEND = f"{MISSING} is not measured."
 _TIMES_LEGEND = (
     "Times and throughput are medians over the measured epochs: warm-up epochs (the first, and any before the step "

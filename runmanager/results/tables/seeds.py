@@ -13,18 +13,6 @@ from runmanager.results.table_model.columns import RESULT_COLUMNS, Row, Table, s
 from runmanager.results.table_model.formatting import Spread
 from runmanager.text import format_value, pluralize
 
-__all__ = [
-    "ALL_SHOWS",
-    "SEEDS",
-    "collapse_seeds",
-    "pairs_with_answer",
-    "seed_groups",
-    "without_shorter_runs",
-    "without_skipped_cells",
-    "without_unmeasured_sides",
-]
-
-
 SEEDS = "seeds"
 """The column with the number of runs that a row's means are of."""
 

@@ -16,11 +16,6 @@ from runmanager.results.tables.seeds import SEEDS
 from runmanager.text import format_value
 from runmanager.validation import fault
 
-__all__ = [
-    *("OMITTED_FIRST", "OMITTED_FROM_RESULTS", "best_first", "omission_order", "ranked_column", "sort_key"),
-    *("sorted_by", "sorted_values"),
-]
-
 _OF_DEVICES = ("device", "device_name")
 OMITTED_FIRST = (
     *named(sorted((each for each in MEASUREMENTS if each.spare), key=lambda each: each.spare or 0)),

@@ -25,8 +25,6 @@ from runmanager.results.table_model.columns import Directions, Row, Table
 from runmanager.results.tables.results_table import NOTE, TAGS, declared_directions, join_tags
 from runmanager.text import shell_command
 
-__all__ = ["ListedSweep", "list_sweep", "list_sweeps", "listing", "sweep_name"]
-
 _STATES = ("finished", "running", "pending", "failed", "killed", "crashed", "skipped")
 _REMOVED, _DAMAGED = "removed", "damaged"
 _COLUMNS = (

@@ -21,12 +21,6 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-__all__ = [
-    *("SETTINGS", "TextColumn", "column_widths", "render_comparison", "render_listing", "render_results"),
-    *("render_summary", "smallest_width", "split_columns"),
-]
-
-
 _DEFAULT_WIDTH = 80
 _MAX_NAMED = 10  # omitted columns
 _REASON, _STATUS = "reason", "status"

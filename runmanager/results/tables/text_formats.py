@@ -13,11 +13,6 @@ from runmanager.results.table_model.columns import Row, Table
 from runmanager.results.table_model.formatting import human_columns, human_field, is_number
 from runmanager.text import CODE_SPAN, printable
 
-__all__ = [
-    *("csv_fields", "csv_text", "escape_latex", "escape_markdown", "iter_json", "outside_code"),
-    *("to_csv", "to_json", "to_latex", "to_markdown"),
-]
-
 _JSON_TYPES = (list, dict)
 _FORMULA = re.compile(r"[=+\-@\t\r](?!(?:[\d.]+(?:[eE][+-]?\d+)?|inf|nan)\Z)")  # not of a number, such as -0.5
 _LATEX_ESCAPES: Mapping[str, str] = {

@@ -17,8 +17,6 @@ from runmanager.errors import UsageError
 from runmanager.results.table_model.columns import Row
 from runmanager.validation import did_you_mean
 
-__all__ = ["AVAILABLE_COLUMNS_HINT", "Condition", "parse_condition"]
-
 AVAILABLE_COLUMNS_HINT = "`runmanager table SWEEP --format csv` has every column, `runmanager show RUN` every setting."
 _MAX_QUOTED = 200  # characters of a condition that an error message repeats
 _MAX_DEPTH = 50  # of nested conditions, far below Python's recursion limit

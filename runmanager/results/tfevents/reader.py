@@ -24,17 +24,6 @@ import google_crc32c
 
 from runmanager.errors import RecordError
 
-__all__ = [
-    "EventFolder",
-    "Series",
-    "WrittenFile",
-    "is_event_file",
-    "masked_checksum",
-    "read_event_files",
-    "values_that_count",
-    "writer_of",
-]
-
 _BUFFER_BYTES = 1 << 20
 _HEADER, _CRC = struct.Struct("<QI"), struct.Struct("<I")  # a message's length and the checksum of that; a checksum
 _MAX_MESSAGE_BYTES = 1 << 31  # the limit of protocol buffers

@@ -14,8 +14,6 @@ from runmanager.results.table_model.columns import MISSING, Row, Table, column_o
 from runmanager.results.tfevents.reader import EventFolder, Series, is_event_file, read_event_files
 from runmanager.text import pluralize
 
-__all__ = ["event_rows", "read_event_folders"]
-
 LEGEND = (
     f"{MISSING}, or null for a hyperparameter, is not logged. A tag's column is its value at the highest step; `best` "
     "is its largest or smallest value, if its name says which is better."

@@ -9,8 +9,6 @@ from typing import Any
 from runmanager.errors import RecordError
 from runmanager.records.files.atomic_files import replacement
 
-__all__ = ["VERSION", "CheckpointError", "read_state", "write_state"]
-
 VERSION = 1
 
 

@@ -11,9 +11,6 @@ from torch.utils.data import DataLoader
 
 from runmanager.errors import UsageError
 
-__all__ = ["CustomState", "plain_copy"]
-
-
 _RESERVED = "model"
 
 

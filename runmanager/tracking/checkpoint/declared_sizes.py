@@ -14,8 +14,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["require_bounded", "require_stored"]
-
 _REPEATED_BYTES = 1 << 30  # a tensor may repeat its numbers, as expanded ones do, up to this size
 _ALLOCATES = ("bytearray", "Tensor")  # what weights may call with a size alone
 _ITEM_BYTES = {

@@ -18,8 +18,6 @@ from runmanager.tracking.device.devices import random_states, restore_random_sta
 from runmanager.tracking.metric_definitions import larger_is_better
 from runmanager.tracking.options import Progress, RunOptions, is_better, metric_value
 
-__all__ = ["TrainingState", "loop_checkpointer"]
-
 
 class _Part(Protocol):
     """A component with a state, as a module or an optimizer."""

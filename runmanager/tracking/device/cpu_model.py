@@ -4,8 +4,6 @@ import platform
 from functools import cache
 from pathlib import Path
 
-__all__ = ["cpu_model"]
-
 
 @cache
 def cpu_model() -> str | None:

@@ -14,24 +14,6 @@ import torch
 from runmanager.errors import DeviceUnavailableError, UsageError
 from runmanager.records.run.run_record import Environment
 
-__all__ = [
-    "accelerator_in_use",
-    "default_device",
-    "device_facts",
-    "device_in_use",
-    "is_available",
-    "peak_host_bytes",
-    "peak_memory",
-    "peak_reserved_bytes",
-    "preserve_random_states",
-    "random_states",
-    "reset_peak_memory",
-    "resolve_device",
-    "restore_random_states",
-    "seed_everything",
-    "synchronize",
-]
-
 
 def default_device() -> torch.device:
     """Return the accelerator if this host has one (cuda, mps, xpu, …), else the CPU."""

@@ -17,8 +17,6 @@ import torch
 
 from runmanager.tracking.device.transfer import Packed, to_device
 
-__all__ = ["BatchCopier", "PendingBatch", "SideStream", "batch_on_device", "prefetch"]
-
 
 class BatchCopier(Protocol):
     """Copies batches to a device while it computes."""

@@ -12,8 +12,6 @@ import torch
 from runmanager.tracking.device.devices import accelerator_in_use, default_device
 from runmanager.tracking.torch_internals import device_of
 
-__all__ = ["PINNING_DEVICES", "DeviceDataLoader", "Packed", "get_default_device", "to_device"]
-
 PINNING_DEVICES = ("cuda", "xpu")
 """Devices to which pinned memory is copied asynchronously; mps shares the CPU's memory, and refuses."""
 _META = torch.device("meta")

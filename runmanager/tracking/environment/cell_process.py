@@ -21,21 +21,6 @@ import msgspec
 
 from runmanager.records.host.process import RANKS, TASKS, ProcessIdentity
 
-__all__ = [
-    "ATTEMPT_VARIABLE",
-    "CELL_VARIABLE",
-    "RUN_VARIABLE",
-    "SWEEPS_VARIABLE",
-    "CellProcess",
-    "is_in_cell",
-    "is_started_again",
-    "leave_cell",
-    "of_cells_alone",
-    "runs_within",
-    "telling_cell",
-    "telling_sweep",
-]
-
 RUN_VARIABLE = "RUNMANAGER_RUN"
 """Environment variable with the run folder of the cell that a program is."""
 

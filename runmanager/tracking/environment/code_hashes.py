@@ -20,8 +20,6 @@ from runmanager.tracking.environment.commit import program_folder
 from runmanager.tracking.environment.environment import LIBRARIES
 from runmanager.tracking.environment.import_scanner import ImportScanner, is_below
 
-__all__ = ["CodeRehasher", "LateImports", "hash_script", "hash_user_code", "rehash_code"]
-
 _NUM_DIGITS = 16
 
 _first_digests: dict[str, str] = {}

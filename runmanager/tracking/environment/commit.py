@@ -13,8 +13,6 @@ from typing import NamedTuple
 from runmanager.text import first_line, printable
 from runmanager.tracking.environment.import_scanner import is_installed
 
-__all__ = ["COMMIT_VARIABLE", "Commit", "GitError", "call_git", "commit_of", "program_folder"]
-
 COMMIT_VARIABLE = "RUNMANAGER_COMMIT"
 """Environment variable that replaces the calls of git, as `Commit.as_text` has it."""
 

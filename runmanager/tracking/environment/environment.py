@@ -28,19 +28,6 @@ from runmanager.tracking.environment.commit import COMMIT_VARIABLE, commit_of
 if TYPE_CHECKING:
     import torch
 
-__all__ = [
-    "COMMAND_VARIABLE",
-    "LIBRARIES",
-    "capture_environment",
-    "command_line",
-    "environment_for_children",
-    "find_peaks",
-    "host_environment",
-    "hydra_choices",
-    "library_versions",
-    "load_average",
-]
-
 COMMAND_VARIABLE = "RUNMANAGER_COMMAND"
 """Environment variable with the command line of the sweep's driver."""
 

@@ -15,8 +15,6 @@ from importlib.util import resolve_name
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["ImportScanner", "is_below", "is_installed"]
-
 _SUFFIXES = (*EXTENSION_SUFFIXES, ".py")  # in the order of Python's search
 _INSTALL_FOLDERS = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _IGNORED = re.compile(r"#.*|\\\r?\n")  # comments and line continuations

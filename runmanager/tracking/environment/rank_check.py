@@ -8,8 +8,6 @@ from runmanager.errors import UsageError
 from runmanager.records.host.process import RANKS, TASKS
 from runmanager.tracking.environment.cell_process import CellProcess, is_in_cell
 
-__all__ = ["is_apart", "rank_of_process", "refuse_several_ranks"]
-
 
 def rank_of_process(*, in_cell: bool) -> tuple[int, int]:
     """Return this process's rank and the number of ranks: of torch's process group, else of its environment.

@@ -16,9 +16,6 @@ from runmanager.tracking.epoch_metrics.prediction_task import (
 )
 from runmanager.tracking.epoch_part import MeterState
 
-__all__ = ["Averages", "EpochMeter", "notes_on"]
-
-
 _CAPACITY = (1 << 15) - 1
 """Of a buffer, in marks of one byte or in scores; these fit into a core's cache.
 

@@ -15,8 +15,6 @@ from runmanager.tracking.epoch_metrics.logged_metrics import EpochMetrics
 from runmanager.tracking.epoch_part import EpochPart
 from runmanager.tracking.timing.timer import TRAINING
 
-__all__ = ["EpochParts", "epoch_record"]
-
 
 class EpochParts:
     """Lets the meters of a new epoch continue after `earlier`, what it has given before a checkpoint within it."""

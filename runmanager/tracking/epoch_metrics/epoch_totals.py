@@ -8,8 +8,6 @@ import msgspec
 from runmanager.records.run.run_record import TRAINING_PHASES
 from runmanager.tracking.timing.timer import TRAINING
 
-__all__ = ["EpochTotals", "MeterTotals", "ShareTotals", "add_totals"]
-
 _TRAINED = (*TRAINING_PHASES, TRAINING)
 _COMBINED: Mapping[str, Callable[[Sequence[float]], float]] = {"sum": sum, "min": min, "max": max}
 

@@ -9,9 +9,6 @@ import torch
 from runmanager.tracking.epoch_metrics.loss_buffer import zeros
 from runmanager.tracking.epoch_metrics.prediction_task import PredictionFormat, comparable
 
-__all__ = ["MAX_SCORES", "Evaluation", "Prediction", "Scores", "confusion_matrix", "count_correct", "least_confident"]
-
-
 MAX_SCORES = 1 << 20
 """The limit on kept scores: 4 MiB, or 100,000 samples of ten classes."""
 

@@ -18,11 +18,6 @@ from runmanager.tracking.metric_definitions import check_name
 from runmanager.tracking.torch_internals import as_plain
 from runmanager.validation import did_you_mean
 
-__all__ = [
-    *("EpochMetrics", "as_number", "checked_numbers", "checked_units", "checked_values", "computed", "is_accumulator"),
-    *("num_samples", "on_host", "require_64_bits", "whole_number"),
-]
-
 
 def num_samples(preds: torch.Tensor | None, labels: torch.Tensor | None, samples: int | None) -> int | None:
     """Return `samples`, by default the number of rows of labels; None for labels whose rows cannot be counted.

@@ -12,8 +12,6 @@ from runmanager.tracking.device.devices import synchronize
 from runmanager.tracking.epoch_part import LossState
 from runmanager.tracking.torch_internals import as_plain
 
-__all__ = ["ASYNC_COPY_DEVICES", "LoggedLosses", "LossBuffer", "sum_type", "zeros"]
-
 ASYNC_COPY_DEVICES = ("cuda", "xpu")  # from which a copy to the host need not be waited for
 _CPU = torch.device("cpu")
 _NUM_SLOTS = 128  # emptying a full buffer costs about ten operations, little per step

@@ -15,8 +15,6 @@ import torch
 from runmanager.errors import TensorMismatchError, UsageError
 from runmanager.tracking.torch_internals import as_plain
 
-__all__ = ["IGNORED", "PredictionFormat", "PredictionOptions", "Task", "comparable", "resolve_format"]
-
 Task = Literal["multiclass", "binary", "multilabel"]
 
 IGNORED = -100

@@ -11,8 +11,6 @@ from runmanager.tracking.device.devices import synchronize
 from runmanager.tracking.epoch_metrics.loss_buffer import ASYNC_COPY_DEVICES, LoggedLosses, sum_type, zeros
 from runmanager.tracking.epoch_part import SeriesState
 
-__all__ = ["Reduce", "StepValues", "check_reduce"]
-
 Reduce = Literal["last", "mean", "sum", "min", "max"]
 _REDUCTIONS = ("last", "mean", "sum", "min", "max")
 

@@ -24,9 +24,6 @@ from runmanager.tracking.torch_internals import (
     tree_leaves,
 )
 
-__all__ = ["MAX_STEPS", "CallRecorder", "NetworkCall", "RecordedCall", "RecordedStep", "example_call", "recorded_call"]
-
-
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 

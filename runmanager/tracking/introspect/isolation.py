@@ -23,9 +23,6 @@ from runmanager.text import error_line
 from runmanager.tracking.device.devices import preserve_random_states
 from runmanager.tracking.torch_internals import CALL_HOOK_TABLES, GLOBAL_HOOK_TABLES, module_hooks
 
-__all__ = ["UNSEEN_BATCH", "SharedModuleError", "global_hooks_disabled", "isolated", "looking", "quiet_thread"]
-
-
 UNSEEN_BATCH = "a batch could not be looked at"
 """The beginning of the note on that, of which a run has one."""
 

@@ -17,16 +17,6 @@ from runmanager.tracking.device.transfer import DeviceDataLoader
 from runmanager.tracking.introspect.isolation import quiet_thread
 from runmanager.tracking.torch_internals import as_plain
 
-__all__ = [
-    "batch_images",
-    "batch_inputs",
-    "class_names",
-    "count_samples",
-    "describe_tensor",
-    "peek_batch",
-    "read_samples",
-]
-
 _MAX_PEEKED = 64
 _MAX_PEEKED_BYTES = 1 << 28
 _MAX_PIXELS = 64  # per side: a grid of photographs would take seconds and megabytes to write

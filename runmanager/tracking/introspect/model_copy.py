@@ -21,12 +21,6 @@ from runmanager.tracking.torch_internals import (
     tree_leaves,
 )
 
-__all__ = [
-    *("copy_to_meta", "copy_with_data", "has_sharded_parameters", "is_sharded", "iter_tensors", "local_part"),
-    *("num_parameters", "replace_tensors", "unwrap"),
-]
-
-
 _ON_META: dict[str, Any] = {"device": torch.device("meta")}  # torch's types omit the argument for lazy buffers
 _IMMUTABLE_TYPES = frozenset({str, bytes, int, float, bool, type(None)})
 _MAX_DEPTH = 8  # of nested containers: objects may contain themselves

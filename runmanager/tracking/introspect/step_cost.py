@@ -18,8 +18,6 @@ from runmanager.tracking.torch_internals import (
     written_arguments,
 )
 
-__all__ = ["StepCost", "count_call_costs", "count_step_cost", "count_update_cost"]
-
 _META = torch.device("meta")
 _FILL_OPERATORS = frozenset({"zero_", "fill_", "zeros_like", "ones_like", "full_like"})  # they do not read it
 _ALL_OUTPUTS: Any = range(1 << 30)

@@ -16,8 +16,6 @@ from runmanager.records.storage.run_folder import RunFolder
 from runmanager.tracking.checkpoint.checkpoint_file import CheckpointError, read_state, write_state
 from runmanager.tracking.lifecycle.open_run import attempt_of
 
-__all__ = ["continue_run", "find_shorter"]
-
 _EPOCHS = "epochs"
 
 

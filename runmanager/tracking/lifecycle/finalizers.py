@@ -25,12 +25,6 @@ from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 if TYPE_CHECKING:
     from runmanager.tracking.run import ActiveRun
 
-__all__ = [
-    *("end_run_when_dropped", "last_run_begun_here", "open_run_of_thread", "register", "temporary_folder"),
-    *("unregister", "write_tables_if_begun", "write_tables_when_dropped"),
-]
-
-
 _lock = threading.RLock()  # a signal may come while its own thread holds it
 _open: list[tuple[int, int, "weakref.ref[ActiveRun]"]] = []  # process, thread, run; in order of their beginning
 

@@ -20,8 +20,6 @@ from runmanager.records.storage.run_end import skipped_record
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.tracking.checkpoint.checkpoint_file import CheckpointError
 
-__all__ = ["OpenedRun", "attempt_of", "begin_again", "open_run"]
-
 
 @dataclass(frozen=True)
 class OpenedRun:

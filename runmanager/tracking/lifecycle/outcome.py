@@ -20,8 +20,6 @@ from runmanager.records.storage.run_end import noted_stop
 from runmanager.text import encodable, error_line, first_line, full_message
 from runmanager.tracking.environment.cell_process import ATTEMPT_VARIABLE, RUN_VARIABLE
 
-__all__ = ["asked_to_stop", "divergence_of", "explained", "is_out_of_memory", "outcome_of", "write_traceback"]
-
 _log = logging.getLogger(__name__)
 
 _STARTED_WORKER = re.compile(r"multiprocessing.popen_(forkserver|spawn)\w*\.py")  # a file in a traceback

@@ -16,9 +16,6 @@ from runmanager.records.storage.run_folder import RunFolder
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 
-__all__ = ["EpochHistory", "OpenEpoch", "Warmup", "has_settled", "is_still_warming"]
-
-
 _MIN_STEPS = 20  # to see a trend
 _STILL_FASTER = 0.95  # epochs of a settled run differ by 2% to 4%
 _SETTLED_WITHIN = 1.25  # noise of a shared machine reaches 20% within an epoch; caches and autotuning cost more

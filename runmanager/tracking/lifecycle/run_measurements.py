@@ -28,8 +28,6 @@ from runmanager.tracking.options import StepObserver
 from runmanager.tracking.step_interval import StepInterval
 from runmanager.tracking.torch_internals import compilation_seconds
 
-__all__ = ["RunMeasurements", "precision_of"]
-
 _PRECISIONS = {torch.float32: "fp32", torch.float64: "fp64", torch.bfloat16: "bf16", torch.float16: "fp16"}
 _AND = " and "
 _CONVOLUTIONS = (torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d)

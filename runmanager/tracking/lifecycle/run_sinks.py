@@ -16,8 +16,6 @@ from runmanager.tracking.introspect.isolation import UNSEEN_BATCH
 from runmanager.tracking.sinks import EpochDetails, MediaSink, RunStart, Sink, score_sinks
 from runmanager.tracking.timing.interleaving import without_wall_times
 
-__all__ = ["RunNotes", "RunSinks"]
-
 
 class RunNotes:
     """Collects the notes of a run, those of earlier attempts first, and stores them in its record."""

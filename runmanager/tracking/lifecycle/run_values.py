@@ -24,9 +24,6 @@ from runmanager.tracking.lifecycle.run_sinks import RunSinks
 from runmanager.tracking.metric_definitions import check_name
 from runmanager.tracking.torch_internals import as_plain
 
-__all__ = ["RunMedia", "RunValues", "Summary"]
-
-
 _SECONDS_BETWEEN_WRITES = 1.0
 
 

@@ -19,8 +19,6 @@ from runmanager.tracking.introspect.call_recorder import (
 from runmanager.tracking.introspect.step_cost import StepCost, count_call_costs, count_update_cost
 from runmanager.tracking.torch_internals import is_compiled
 
-__all__ = ["StepWork"]
-
 _MIN_STEPS = 12  # recorded in short epochs before recording ends
 _MAX_COUNTED = 16  # steps of different work: each takes some of the time between two epochs
 _NOTED_SPREAD = 0.02  # of the FLOP of steps, relative to their units

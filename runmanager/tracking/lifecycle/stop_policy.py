@@ -10,8 +10,6 @@ from runmanager.records.run.status import Outcome, Reason, Seen, Status
 from runmanager.tracking.lifecycle.outcome import divergence_of
 from runmanager.tracking.options import EarlyStopOptions, is_better, metric_value
 
-__all__ = ["EarlyStopping", "StopPolicy"]
-
 
 class EarlyStopping:
     """Detects that a metric has stopped improving; each epoch is passed in once, so later epochs cost no more."""

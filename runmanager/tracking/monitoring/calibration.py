@@ -14,8 +14,6 @@ from runmanager.tracking.device.cpu_model import cpu_model
 from runmanager.tracking.device.devices import device_facts
 from runmanager.tracking.timing.timer import Clock, clock_for
 
-__all__ = ["Probe", "best_seconds", "calibrate", "probes", "thread_counts"]
-
 _COPY_BYTES = 256 * 2**20  # more than any cache
 _NUM_DISPATCHES = 2000
 _MAX_SIDE = 16384

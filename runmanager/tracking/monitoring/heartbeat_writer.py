@@ -9,8 +9,6 @@ from pathlib import Path
 
 from runmanager.records.run.heartbeat import BEAT_SECONDS, Beat, write_beat
 
-__all__ = ["Heartbeat"]
-
 
 class Heartbeat:
     """Writes `progress` to a file at regular intervals, from a thread.

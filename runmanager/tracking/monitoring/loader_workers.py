@@ -20,8 +20,6 @@ from runmanager.errors import NoRoomError
 if TYPE_CHECKING:
     from runmanager.tracking.torch_internals import LoaderWorker
 
-__all__ = ["tell_lost_batches", "worker_start_methods"]
-
 
 def worker_start_methods() -> set[str]:
     """Return the start methods of the worker processes that this one has now, whatever has started them.

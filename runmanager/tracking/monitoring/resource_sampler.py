@@ -14,19 +14,6 @@ from typing import Any, Protocol, Self
 import psutil
 import torch
 
-__all__ = [
-    "CpuContention",
-    "CpuShares",
-    "CpuTimes",
-    "GpuMeans",
-    "GpuMeter",
-    "GpuReading",
-    "NvmlMeter",
-    "ResourceSampler",
-    "open_gpu_meter",
-]
-
-
 # Reasons for a lower clock that count as throttling: the power cap, heat, the power supply. Idling and a clock that an
 # administrator has set do not.
 _THROTTLED = 0x04 | 0x08 | 0x20 | 0x40 | 0x80

@@ -11,13 +11,9 @@ import torch
 
 from runmanager.errors import UsageError
 from runmanager.tracking.epoch_metrics.step_values import Reduce
+from runmanager.tracking.inactive_run import InactiveRun
 from runmanager.tracking.lifecycle.finalizers import last_run_begun_here, open_run_of_thread
-from runmanager.tracking.run import ActiveRun, InactiveRun
-
-__all__ = [
-    *("end_current_run", "is_loader_worker", "keep_started", "log", "num_current_records", "refuse_second_start"),
-    "starting",
-]
+from runmanager.tracking.run import ActiveRun
 
 starting = threading.RLock()
 """Held while a run is started, so that two threads do not both start one."""

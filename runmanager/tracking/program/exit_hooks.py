@@ -12,8 +12,6 @@ from runmanager.records.host.standard_streams import show_line
 from runmanager.text import error_line
 from runmanager.tracking.program.current_run import end_current_run, num_current_records
 
-__all__ = ["end_at_exit"]
-
 _BEFORE_DROPPED_RUNS = 30  # their finalizer would record that the run was never ended
 
 

@@ -17,8 +17,6 @@ from runmanager.records.storage.reader import read_record, read_report
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.storage.versioned_file import encode_record
 
-__all__ = ["ReportedFolder", "claim_report"]
-
 _REPORTED = tuple(set(ProgramReport.__struct_fields__) - {"schema_version", "attempt", "outcome"})
 
 

@@ -33,6 +33,7 @@ from runmanager.tracking.environment.cell_process import RUN_VARIABLE
 from runmanager.tracking.environment.code_hashes import hash_user_code
 from runmanager.tracking.environment.environment import capture_environment
 from runmanager.tracking.environment.rank_check import is_apart, rank_of_process
+from runmanager.tracking.inactive_run import InactiveRun
 from runmanager.tracking.lifecycle.finalizers import temporary_folder
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.metric_definitions import declared_directions
@@ -41,12 +42,10 @@ from runmanager.tracking.program.current_run import is_loader_worker, keep_start
 from runmanager.tracking.program.exit_hooks import end_at_exit
 from runmanager.tracking.program.reported_folder import claim_report
 from runmanager.tracking.ranks.run_ranks import RunRanks
-from runmanager.tracking.run import ActiveRun, InactiveRun
+from runmanager.tracking.run import ActiveRun
 from runmanager.tracking.sinks import Sink
 from runmanager.tracking.tensorboard.sink import default_sinks
 from runmanager.tracking.torch_internals import process_group_store
-
-__all__ = ["command_line_settings", "parse_settings", "start_run", "start_run_of_framework"]
 
 _POSITIONAL = "arguments"
 _NAME = re.compile(r"[A-Za-z_][\w.@/-]*")

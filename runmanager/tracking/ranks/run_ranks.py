@@ -12,9 +12,6 @@ from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.text import error_line, first_line
 from runmanager.tracking.epoch_metrics.epoch_totals import EpochTotals, add_totals
 
-__all__ = ["RunRanks"]
-
-
 _GRACE_SECONDS = 10.0  # for ranks that have not started the run by the end of the first epoch of rank 0
 _GROWTH = 8  # of an interval's number of steps: the first steps are slow
 

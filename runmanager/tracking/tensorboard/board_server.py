@@ -21,8 +21,6 @@ from typing import Any, Self
 
 from runmanager.errors import RunManagerError
 
-__all__ = ["BoardServer", "DataServer", "data_server", "main", "serving_options"]
-
 _PACKAGE = str(Path(__file__).resolve().parents[3])
 # The package may not be installed; the current folder, which Python would search first, may have any module.
 _MAIN = (

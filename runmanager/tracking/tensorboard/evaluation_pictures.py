@@ -32,9 +32,6 @@ from runmanager.tracking.epoch_metrics.evaluation import (
 from runmanager.tracking.introspect.loader_inspection import batch_images, class_names, read_samples
 from runmanager.tracking.options import TensorBoardOptions
 
-__all__ = ["EvaluationPictures"]
-
-
 _NUM_SAMPLES = 15
 _MIN_EPOCH_SECONDS = 10.0  # a thousand times what a picture takes
 

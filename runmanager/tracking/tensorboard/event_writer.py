@@ -23,8 +23,6 @@ from runmanager.results.tfevents.reader import masked_checksum
 if TYPE_CHECKING:  # the sweep's own event file is written without torch
     from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 
-__all__ = ["EventWriter", "rewritten_events", "truncate_events"]
-
 _HEADER_BYTES, _FOOTER_BYTES = 12, 4  # length with its checksum; the data's checksum
 
 

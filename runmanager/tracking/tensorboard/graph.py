@@ -19,8 +19,6 @@ from runmanager.tracking.introspect.isolation import isolated
 from runmanager.tracking.introspect.model_copy import copy_to_meta, copy_with_data, iter_tensors, unwrap
 from runmanager.tracking.torch_internals import tree_map_only
 
-__all__ = ["MAX_OPERATIONS", "DrawnGraph", "draw_graph"]
-
 MAX_OPERATIONS = 5000
 """Most operations in a graph: TensorBoard takes too long to lay out more."""
 _MAX_COPIED_BYTES = 1 << 30

@@ -32,11 +32,6 @@ from runmanager.records.settings.values import differing_settings
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.table_model.columns import rate_name
 
-__all__ = [
-    *("CHARTS", "MAX_CHARTS", "METRICS", "Charts", "Metric", "charts_of", "experiment_summary", "metric_columns"),
-    *("metric_tag", "mixed_type_settings", "scalar_layout", "session_end", "session_start"),
-]
-
 
 @dataclass(frozen=True)
 class Metric:

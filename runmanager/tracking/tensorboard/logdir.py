@@ -18,8 +18,6 @@ from runmanager.results.tfevents.reader import is_event_file
 from runmanager.tracking.tensorboard.event_writer import EventWriter
 from runmanager.tracking.tensorboard.hparams import mixed_type_settings, session_start
 
-__all__ = ["ServedFolder", "SweepLogdir"]
-
 _OVERRIDES = "events.out.tfevents.0000000000.overrides"
 """A file next to the link to a run's own. TensorBoard reads it first, and of two equal tags uses the first one."""
 

@@ -59,9 +59,6 @@ from runmanager.tracking.tensorboard.hparams import (
     session_start,
 )
 
-__all__ = ["TensorBoardSink", "default_sinks", "with_settings"]
-
-
 _MAX_IMAGES = 64
 _NO_CALL = (
     "no graph: the model's inputs are not known, as no call of it could be recorded and no first batch shows them"

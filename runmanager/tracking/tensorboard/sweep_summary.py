@@ -33,8 +33,6 @@ from runmanager.tracking.tensorboard.logdir import SweepLogdir
 if TYPE_CHECKING:
     from runmanager.results.report.markdown_summary import MarkdownSummary
 
-__all__ = ["SweepSummaryWriter"]
-
 _MAX_COST = 0.05  # share of the time for reading and drawing: runs may be training on the same machine
 _RGBA = 4  # `colorspace` of an image summary
 _GROUP = "across_runs"  # sorts before the groups of the runs' tags: TensorBoard opens the first three

@@ -7,8 +7,6 @@ from typing import Any, Protocol
 from runmanager.tracking.timing.phases import PhaseTracker, Span
 from runmanager.tracking.timing.timer import TRAINING, PhaseTimer
 
-__all__ = ["DrivenLoop"]
-
 
 class _Progress(Protocol):
     """Counts what a run has done, as its heartbeat does."""

@@ -15,8 +15,6 @@ from runmanager.records.run.run_record import EpochRecord, Grant, Turn
 from runmanager.tracking.options import TurnSource
 from runmanager.tracking.timing.timer import PhaseTimer
 
-__all__ = ["RunClock", "RunTurns", "without_wall_times"]
-
 
 class Interruption(Protocol):
     """Whether a run was interrupted, and a way to interrupt it."""

@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 from runmanager.records.run.run_record import TRAINING_PHASES
 from runmanager.tracking.timing.timer import TRAINING, PhaseTimer
 
-__all__ = ["PhaseTimes", "PhaseTracker", "Span", "TimingNotes"]
-
 _NOTED_SHARE = 0.01  # of the epochs' time: the phases sum up to the wall time within that
 _LEAST_NOTED_SECONDS = 0.05  # on a busy machine any two lines of a loop may lie some hundredths of a second apart
 _UNMARKED = (

@@ -15,8 +15,6 @@ import torch
 from runmanager.records.run.run_record import TRAINING_PHASES
 from runmanager.tracking.device.devices import synchronize
 
-__all__ = ["TRAINING", "Clock", "EventClock", "HostClock", "PhaseTimer", "clock_for"]
-
 TRAINING = "training"
 """The phase of training time that cannot be attributed to data, transfer or compute."""
 

@@ -26,8 +26,6 @@ from runmanager.training.datasets.array_dataset import ArrayDataset
 from runmanager.training.datasets.registry import Data
 from runmanager.validation import fault
 
-__all__ = ["Kind", "Loss", "build_loss"]
-
 _TENSOR_SETTINGS = ("weight", "pos_weight")  # PyTorch's losses take them as tensors
 
 

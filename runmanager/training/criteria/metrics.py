@@ -15,8 +15,6 @@ from runmanager.training.custom_targets import call_target, check_arguments, par
 from runmanager.training.options.dataset import metric_column
 from runmanager.validation import fault
 
-__all__ = ["EvaluationMetrics", "build_metrics", "declare_directions", "direction_faults", "metric_argument_faults"]
-
 _ARGUMENTS = ("num_classes", "num_labels")
 """Arguments that a metric receives if it takes them: the number of the network's outputs."""
 

@@ -11,22 +11,6 @@ from torch.utils.data import Dataset, Subset, TensorDataset, default_collate
 
 from runmanager.errors import DatasetError
 
-__all__ = [
-    "ArrayDataset",
-    "as_arrays",
-    "as_floats",
-    "as_stored",
-    "base_dataset",
-    "collate_pairs",
-    "derived_seed",
-    "generator_for",
-    "hold_out",
-    "num_held_out",
-    "random_subset",
-    "subset",
-    "transform_names",
-]
-
 # These classes read their samples from `data` and `targets`; subclasses that override `__getitem__` do not count.
 _TORCHVISION_READERS = (("torchvision.datasets.mnist", "MNIST"), ("torchvision.datasets.cifar", "CIFAR10"))
 _TO_TENSOR = ("torchvision.transforms.transforms", "ToTensor")

@@ -16,8 +16,6 @@ from runmanager.training.datasets.array_dataset import ArrayDataset, as_arrays, 
 from runmanager.training.options.dataset import holdout_faults
 from runmanager.validation import range_faults
 
-__all__ = ["custom_sets"]
-
 _DEFAULT_HOLDOUT = 0.2
 _OWN_SETTINGS = ("holdout", "size", "num_classes")  # applied here unless the target takes them
 

@@ -19,9 +19,6 @@ from runmanager.records.files.paths import cache_folder
 from runmanager.training.datasets.array_dataset import ArrayDataset, generator_for
 from runmanager.training.options.dataset import DigitsOptions
 
-__all__ = ["build_digits", "digits_are_cached", "digits_sets"]
-
-
 _FORMAT = 1  # part of the cache's key: increase it when the images change
 _TEST_SHARE = 0.2
 _SIDE = 28

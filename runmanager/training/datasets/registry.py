@@ -27,9 +27,6 @@ from runmanager.training.datasets.torchvision_files import (
 )
 from runmanager.training.options.dataset import DigitsOptions, DiscOptions, FakeOptions, VisionOptions
 
-__all__ = ["Data", "download_faults", "load_dataset", "must_be_downloaded", "prepare_dataset"]
-
-
 _DISC_CLASSES = ("outside", "inside")
 
 

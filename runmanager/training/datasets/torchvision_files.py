@@ -27,8 +27,6 @@ from runmanager.training.datasets.array_dataset import ArrayDataset, as_arrays, 
 from runmanager.training.models.torchvision_models import import_torchvision
 from runmanager.training.options.dataset import VisionOptions
 
-__all__ = ["SOURCES", "download", "missing_files", "read_idx", "report_missing", "unwritable_folder", "vision_sets"]
-
 
 @dataclass(frozen=True)
 class VisionSource:

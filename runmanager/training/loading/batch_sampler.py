@@ -17,17 +17,6 @@ from torch.utils.data import Dataset, Sampler, get_worker_info
 from runmanager.tracking.device.devices import seed_everything
 from runmanager.training.datasets.array_dataset import ArrayDataset, derived_seed
 
-__all__ = [
-    "ArrayBatches",
-    "EpochBatchSampler",
-    "SampleBatches",
-    "SeededBatchSampler",
-    "SeededSampleBatches",
-    "already_collated",
-    "epoch_order",
-    "epoch_seed",
-]
-
 
 def epoch_seed(seed: int, epoch: int) -> int:
     """The seed of one epoch of a run: 32 bits that depend on these two numbers only."""

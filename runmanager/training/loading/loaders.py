@@ -31,9 +31,6 @@ from runmanager.training.loading.batch_sampler import (
 from runmanager.training.options.groups import DataLoaderOptions, ResidentOptions
 from runmanager.validation import fault
 
-__all__ = ["EpochLoader", "Loaders", "WorkerLoader", "build_loaders"]
-
-
 _CHUNK_SHARE = 1 / 16  # of the dataset; two chunks exist at a time, so a run needs less than 1.2 times its size
 _READ_CHUNK = 64
 

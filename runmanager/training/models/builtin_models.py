@@ -22,9 +22,6 @@ from runmanager.training.options.groups import (
 )
 from runmanager.validation import fault
 
-__all__ = ["MODEL_ARGUMENTS", "Network", "build_model"]
-
-
 MODEL_ARGUMENTS = ("in_shape", "num_classes")
 """Arguments that a user-defined model receives if it takes them."""
 

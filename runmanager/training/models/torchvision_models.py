@@ -12,8 +12,6 @@ from runmanager.errors import ConfigurationError, UsageError
 from runmanager.training.options.groups import TorchvisionModelOptions
 from runmanager.validation import fault, suggestion
 
-__all__ = ["Resized", "architecture_faults", "build_torchvision_model", "import_torchvision"]
-
 # Without auxiliary heads the output is one tensor; an explicit `init_weights` avoids a warning.
 _EXTRA_ARGUMENTS: dict[str, dict[str, Any]] = {
     name: {"aux_logits": False, "init_weights": True} for name in ("googlenet", "inception_v3")

@@ -10,28 +10,6 @@ from runmanager.records.run.measurement import METRICS
 from runmanager.tracking.metric_definitions import check_name
 from runmanager.validation import MAX_COUNT, GroupOptions, allowed, derived, fault, limits, suggestion
 
-__all__ = [
-    "DEFAULT_LOSS",
-    "Cifar10Options",
-    "Cifar100Options",
-    "DatasetOptions",
-    "DigitsOptions",
-    "DiscOptions",
-    "FakeOptions",
-    "FashionMnistOptions",
-    "MnistOptions",
-    "VisionOptions",
-    "criteria_faults",
-    "default_val_size",
-    "fake_val_size",
-    "holdout_faults",
-    "is_of_torch",
-    "metric_column",
-    "num_extra_samples",
-    "recorded_metrics",
-    "unknown_metric_faults",
-]
-
 _LABEL_BYTES = 8
 _ALL_VALIDATION = 10_000  # of digits, MNIST, FashionMNIST, CIFAR10 and CIFAR100
 _HOLDOUT = allowed("null, a fraction between 0 and 1, a count of at least 1")

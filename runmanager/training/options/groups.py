@@ -14,30 +14,6 @@ from runmanager.training.options.dataset import (
 )
 from runmanager.validation import GroupOptions, allowed, fault, limits, range_faults
 
-__all__ = [
-    "OPTION_TYPES",
-    "AdamOptions",
-    "AdamWOptions",
-    "CnnOptions",
-    "ConstantOptions",
-    "CosineOptions",
-    "DataLoaderOptions",
-    "LoaderOptions",
-    "LogisticOptions",
-    "MeasureOptions",
-    "MlpOptions",
-    "MlpTowerOptions",
-    "ModelOptions",
-    "MultistepOptions",
-    "OneCycleOptions",
-    "OptimizerOptions",
-    "PairedOptions",
-    "ResidentOptions",
-    "SchedulerOptions",
-    "SgdOptions",
-    "TorchvisionModelOptions",
-]
-
 _MAX_PREFETCH = 1000  # batches per worker: all are held in memory, and more do not hide any further latency
 MAX_TOWER_DEPTH = 16  # 2.8 billion parameters; each further layer quadruples them
 

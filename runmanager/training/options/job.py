@@ -32,12 +32,6 @@ from runmanager.training.options.groups import (
 )
 from runmanager.validation import MAX_COUNT, GroupOptions, allowed, did_you_mean, fault, field_faults, limits
 
-__all__ = [
-    *("AUTO", "CheckpointOptions", "OutOfMemory", "Precision", "TrainingOptions", "cpu_precision_fault"),
-    *("unused_setting_faults", "unused_settings"),
-]
-
-
 AUTO = "auto"
 
 

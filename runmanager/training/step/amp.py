@@ -10,8 +10,6 @@ from runmanager.tracking.torch_internals import scale_tensor
 from runmanager.training.options.job import Precision, cpu_precision_fault
 from runmanager.validation import fault
 
-__all__ = ["CountingScaler", "autocast", "float32_precision", "precision_faults", "scaler_for", "weight_faults"]
-
 _AUTOCAST = {Precision.BF16: torch.bfloat16, Precision.FP16: torch.float16}
 
 

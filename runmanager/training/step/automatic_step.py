@@ -36,15 +36,6 @@ from runmanager.training.models.torchvision_models import Resized
 from runmanager.training.options.job import AUTO, Precision, TrainingOptions
 from runmanager.training.step.micro_batches import LARGEST_KEPT_BYTES, needs_whole_batches
 
-__all__ = [
-    "draws_by_layout",
-    "draws_numbers",
-    "is_known",
-    "resolved_channels_last",
-    "resolved_micro_batch",
-    "takes_any_batch",
-]
-
 _DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 
 _KNOWN: frozenset[type[nn.Module]] = frozenset(

@@ -18,8 +18,6 @@ from runmanager.tracking.lifecycle.outcome import is_out_of_memory
 from runmanager.training.loading.loaders import EpochLoader
 from runmanager.validation import fault
 
-__all__ = ["CompiledNetwork", "compiler_faults"]
-
 GradientFunction = Callable[[Tensor, Tensor], Any]
 """Computes the gradients of a batch (images, labels): a forward and a backward pass."""
 

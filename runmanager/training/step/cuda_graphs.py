@@ -28,8 +28,6 @@ from runmanager.training.options.dataset import is_of_torch
 from runmanager.training.options.job import AUTO, OutOfMemory, TrainingOptions
 from runmanager.validation import fault
 
-__all__ = ["CudaGraphs", "GraphDevice", "GraphedSteps", "graph_device"]
-
 StepResult = tuple[Tensor, Tensor]
 """The mean loss of a step, a scalar, and the predictions (batch, classes)."""
 

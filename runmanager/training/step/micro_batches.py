@@ -18,8 +18,6 @@ from runmanager.training.criteria.loss import Loss
 from runmanager.training.options.job import OutOfMemory
 from runmanager.validation import fault
 
-__all__ = ["LARGEST_KEPT_BYTES", "MicroBatches", "Share", "keep_freed_memory", "needs_whole_batches", "piece_faults"]
-
 Share = float | torch.Tensor | None
 """What a piece contributes to the mean loss of its batch; None if it is the whole batch."""
 

@@ -21,9 +21,6 @@ from runmanager.training.options.groups import (
 )
 from runmanager.validation import fault
 
-__all__ = ["build_optimizer", "build_scheduler"]
-
-
 _FUSED_DEVICES = ("cpu", "cuda", "mps", "xpu", "hpu", "mtia")  # those with fused kernels in PyTorch 2.9 to 2.15
 _FUSED_BY_DEFAULT = ("cpu", "cuda")
 _IMPLEMENTATION = ("fused", "foreach", "capturable")  # how a step is computed, not its result

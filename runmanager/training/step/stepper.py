@@ -16,9 +16,6 @@ from runmanager.training.step.cuda_graphs import GraphDevice, GraphedSteps
 from runmanager.training.step.micro_batches import MicroBatches, Share, piece_faults
 from runmanager.validation import fault
 
-__all__ = ["Forward", "Stepper", "build_stepper"]
-
-
 # PyTorch's messages about a tensor of the wrong shape contain one of these.
 _SHAPE_WORDS = ("shape", "size", "dimension", "channels", "expected input", "3d", "4d")
 

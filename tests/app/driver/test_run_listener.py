@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from runmanager.launching.local.engine import Job, ProcessExit
-from runmanager.launching.local.jobs import outcome_of_exit
+from runmanager.launching.local.jobs import Job, ProcessExit, outcome_of_exit
 from runmanager.launching.local.worker import Raised
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.status import Outcome, Reason, Status

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from runmanager.launching.local.engine import Job, LocalEngine, ProcessExit, call_in_process
+from runmanager.launching.local.engine import LocalEngine, call_in_process
+from runmanager.launching.local.jobs import Job, ProcessExit
 from runmanager.launching.local.worker import Raised, Returned
 from runmanager.records.host.process import usable_cores
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from runmanager.launching.local.engine import Job, LocalEngine
+from runmanager.launching.local.engine import LocalEngine
+from runmanager.launching.local.jobs import Job
 from runmanager.launching.local.turns import TurnClient
 from runmanager.race.keeper import TurnKeeper
 

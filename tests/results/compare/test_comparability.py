@@ -5,7 +5,7 @@ import pytest
 
 from runmanager.records.run.program_report import GROUPS
 from runmanager.records.run.run_record import Attempt, Environment, Measurements
-from runmanager.results.compare.comparison import CompareOptions
+from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.gate.sweep_pairs import TwoSweeps
 
 from .conftest import outcome

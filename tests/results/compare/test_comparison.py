@@ -10,12 +10,8 @@ from runmanager.records.run.run_record import Environment, Measurements
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.settings.signature import signature
 from runmanager.records.sweep.sweep_record import add_cells, plan_cell
-from runmanager.results.compare.comparison import (
-    CompareOptions,
-    compare,
-    compare_with_stand_in,
-    with_numbered_reasons,
-)
+from runmanager.results.compare.comparison import compare, compare_with_stand_in, with_numbered_reasons
+from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.load.loader import read_results
 from runmanager.results.tables.text_formats import to_csv
 

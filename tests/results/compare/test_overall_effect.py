@@ -8,8 +8,8 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from runmanager.records.run.run_record import EpochRecord
-from runmanager.results.compare.comparison import CompareOptions, compare
-from runmanager.results.compare.comparison_table import ComparisonRow, MeasuredEffect
+from runmanager.results.compare.comparison import compare
+from runmanager.results.compare.comparison_table import CompareOptions, ComparisonRow, MeasuredEffect
 from runmanager.results.compare.overall_effect import overall_effect
 from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.stats.descriptive import Estimate

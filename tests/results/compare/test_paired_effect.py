@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from runmanager.records.run.run_record import Attempt, Turn
-from runmanager.results.compare.comparison import CompareOptions, compare
+from runmanager.results.compare.comparison import compare
+from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.findings.answer_sentences import duel_answers
 
 from .conftest import only_row, outcome

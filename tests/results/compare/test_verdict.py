@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from runmanager.errors import UsageError
 from runmanager.records.run.run_record import Attempt
-from runmanager.results.compare.comparison import CompareOptions, compare
+from runmanager.results.compare.comparison import compare
+from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.compare.verdict import verdict
 from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.metrics.metric_lookup import find_metric

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from runmanager.results.compare.comparison import CompareOptions, compare
+from runmanager.results.compare.comparison import compare
+from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.figures.catalog import sweep_figures
 from runmanager.results.tables.results_table import result_rows
 

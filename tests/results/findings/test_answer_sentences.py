@@ -7,7 +7,8 @@ import pytest
 
 from runmanager.records.run.run_record import Environment, Turn
 from runmanager.records.run.status import Reason, Status
-from runmanager.results.compare.comparison import CompareOptions, compare, compare_with_stand_in
+from runmanager.results.compare.comparison import compare, compare_with_stand_in
+from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.findings.answer_sentences import answers, duel_answers, duel_rates
 from runmanager.results.load.loader import read_results
 from runmanager.results.tables.results_table import result_rows

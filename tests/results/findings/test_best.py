@@ -13,7 +13,8 @@ from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.sweep_record import add_cells
-from runmanager.results.compare.comparison import CompareOptions, compare
+from runmanager.results.compare.comparison import compare
+from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.findings.best import BestCell, find_best
 from runmanager.results.findings.best_text import best_headline, best_sections, best_sentences, best_to_json
 from runmanager.results.stats.noise_model import critical_value

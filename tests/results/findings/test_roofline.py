@@ -10,7 +10,7 @@ from rich.console import Console
 
 from runmanager.records.host.gpus import DevicePeaks
 from runmanager.records.run.run_record import UNKNOWN_WORK, Measurements, Turn
-from runmanager.results.compare.comparison import CompareOptions
+from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.compare.matched_pairs import match_sides
 from runmanager.results.findings.roofline import full_batches, roofline_lines, roofline_rows, work_of
 from runmanager.results.report.report import render_report

@@ -14,7 +14,7 @@ from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import Turn
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.sweep.sweep_record import write_cells
-from runmanager.results.compare.comparison import CompareOptions
+from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.compare.matched_pairs import match_sides
 from runmanager.results.figures.catalog import paired_rounds
 from runmanager.results.load.loader import read_results

@@ -8,7 +8,8 @@ from rich.console import Console
 
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.settings.grid import expand_grid
-from runmanager.results.compare.comparison import CompareOptions, compare
+from runmanager.results.compare.comparison import compare
+from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.tables.query import TableQuery
 from runmanager.results.tables.results_table import result_rows
 from runmanager.results.tables.seeds import collapse_seeds

@@ -40,8 +40,6 @@ from runmanager.tracking.environment.code_hashes import hash_user_code
 from runmanager.tracking.environment.commit import program_folder
 from runmanager.validation import fault, suggestion
 
-__all__ = ["ApplicationOptions", "HydraApplication"]
-
 _PROCESSES = "hydra.launcher.processes_per_run"  # counts as a setting where it is not 1
 _DEVICE_SETTINGS = ("device", "trainer.accelerator")
 _DEVICE_KINDS = ("auto", "cpu", "cuda", "mps", "xpu")

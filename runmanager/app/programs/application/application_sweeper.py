@@ -31,8 +31,6 @@ from runmanager.records.settings.secrets import declare_secrets, masked_words, r
 from runmanager.signals import INTERRUPTED_STATUS
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
 
-__all__ = ["ApplicationSweeper"]
-
 _BROKEN_STATUS = 1
 _USAGE_STATUS = 2
 _PRELOAD = "runmanager.app.programs.application.cell_imports"

@@ -26,9 +26,6 @@ from runmanager.launching.hydra_internals import (
 )
 from runmanager.records.settings.values import flatten, plain_settings
 
-__all__ = ["Identity", "read_identity"]
-
-
 _OUTSIDE = ("hydra", "now", "oc.env")
 """Resolvers whose values differ between runs of one cell: they count by their text."""
 

@@ -25,8 +25,6 @@ from runmanager.launching.work import Work, do_work
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.signals import handle_signals
 
-__all__ = ["RETURNED", "RankCall", "read_returned", "run_rank"]
-
 RETURNED = "returned.json"
 """The name of the file in which rank 0 leaves the metrics that the task returned."""
 

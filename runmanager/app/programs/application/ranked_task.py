@@ -25,8 +25,6 @@ from runmanager.launching.work import Work, do_work
 from runmanager.records.run.status import Status
 from runmanager.records.storage.run_folder import RunFolder
 
-__all__ = ["SupervisedTask", "ranked_work", "run_supervised"]
-
 
 def run_supervised(spec: CellSpec, job: Work) -> float | None:
     """Run a job of Hydra under the supervisor of its cell, in the cell's own process; return its number for Hydra."""

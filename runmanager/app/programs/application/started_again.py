@@ -47,8 +47,6 @@ from runmanager.tracking.environment.cell_process import (
     telling_cell,
 )
 
-__all__ = ["join_cell", "telling_job", "write_apart"]
-
 _USAGE_STATUS = 2
 _THREADS = "OMP_NUM_THREADS"
 _ERRORS = "surrogatepass"  # words of a command may hold bytes outside UTF-8

@@ -26,8 +26,6 @@ from runmanager.launching.launcher import CellLauncher
 from runmanager.records.run.metric_direction import parse_better
 from runmanager.tracking.environment.environment import environment_for_children
 
-__all__ = ["sweep_application"]
-
 
 def sweep_application(
     request: SweepRequest,

@@ -21,9 +21,6 @@ from runmanager.app.request.sweep_request import flag_of, options
 from runmanager.errors import ConfigurationError
 from runmanager.text import first_line
 
-__all__ = ["FlagCheck", "check_flags", "flags_of"]
-
-
 _CONFIGURATION = re.compile(r"conf|cfg", re.IGNORECASE)
 _FAILED = re.compile(r"[\w.]*(Error|Exception|Interrupt)(: |$)")
 _SKIPS = "(--unchecked skips this check)"

@@ -13,9 +13,6 @@ from runmanager.text import encodable
 from runmanager.tracking.environment.code_hashes import hash_script
 from runmanager.tracking.environment.import_scanner import ImportScanner
 
-__all__ = ["Script", "find_script"]
-
-
 _IMPORTS_US = re.compile(rb"^\s*(import|from)\s+runmanager\b", re.MULTILINE)
 
 

@@ -36,9 +36,6 @@ from runmanager.records.settings.secrets import masked_settings, masked_words, s
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.tracking.environment.environment import LIBRARIES
 
-__all__ = ["ScriptCall", "Versions", "ask_interpreter", "run_script_cell"]
-
-
 _LOSS = re.compile(r"(^|[^a-z])loss($|[^a-z])", re.IGNORECASE)
 
 

@@ -47,8 +47,6 @@ from runmanager.records.sweep.sweep_record import read_sweep_record
 from runmanager.text import pluralize
 from runmanager.validation import fault, suggestion
 
-__all__ = ["ScriptOptions", "ScriptProgram"]
-
 _DEVICE = "device"
 _PROCESSES = "processes"
 _OUTPUT_FOLDERS = (

@@ -23,8 +23,6 @@ from runmanager.records.storage.reader import StoredRun, read_sweep
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.text import pluralize, shell_join
 
-__all__ = ["read_stored_logs", "stored_scalar_notes"]
-
 _OPTION = "--scalar"
 
 

@@ -19,8 +19,6 @@ from runmanager.app.programs.script.output.script_outcome import outcome_of_scri
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.status import Outcome, Reason
 
-__all__ = ["outcome_of_ranks", "rank_files", "run_ranks"]
-
 _FIRST = "Root Cause (first observed failure):"
 _FAILURE = re.compile(r"^\s*rank\s*:\s*(?P<rank>\d+).*\n\s*exitcode\s*:\s*(?P<status>-?\d+)", re.MULTILINE)
 _SENT = re.compile(r"SignalException: Process \d+ got signal: (?P<signal>\d+)")  # to torchrun, which then ends

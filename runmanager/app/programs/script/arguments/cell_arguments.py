@@ -11,8 +11,6 @@ from runmanager.app.programs.script.arguments.setting_words import DEVICE_NAMES,
 from runmanager.errors import ConfigurationError
 from runmanager.validation import did_you_mean
 
-__all__ = ["argument_faults", "as_taken", "form_faults", "make_arguments"]
-
 _NAME, _VALUE = "{name}", "{value}"
 _MAX_LISTED = 12  # choices
 _SKIPS = "(--unchecked skips this check)"

@@ -11,8 +11,6 @@ import msgspec
 
 from runmanager.validation import did_you_mean
 
-__all__ = ["Argument", "FixedArguments", "Found", "ScriptParser", "plain"]
-
 _NUMBERS = ("int", "float", "integer", "integer range", "float range")
 _NOES = ("no-", "no_", "no")
 

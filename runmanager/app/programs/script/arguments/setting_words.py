@@ -18,8 +18,6 @@ from runmanager.app.request.override_quoting import format_override, quote_text
 from runmanager.errors import ConfigurationError
 from runmanager.text import first_line, shell_quote
 
-__all__ = ["DEVICE_NAMES", "Setting", "SettingGrid", "ValueSet", "parse_settings", "setting_word", "texts_of_word"]
-
 DEVICE_NAMES = re.compile(r"auto|cpu|mps|cuda(:\d+)?", re.IGNORECASE)
 """The values that name a device of PyTorch."""
 

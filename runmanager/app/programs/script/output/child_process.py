@@ -16,9 +16,6 @@ from typing import IO, Any
 from runmanager.records.settings.secrets import MASK, remembered_secrets
 from runmanager.signals import handle_signals
 
-__all__ = ["ScriptEnd", "child_environment", "run_script"]
-
-
 _OF_THIS_PROCESS = (
     *("RUNMANAGER_OWN_PROCESS", "RUNMANAGER_DRIVEN", "RUNMANAGER_GOES_ON", "RUNMANAGER_PRELOAD"),
     "RUNMANAGER_DUEL",

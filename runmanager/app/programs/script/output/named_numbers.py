@@ -17,8 +17,6 @@ from typing import Any
 from runmanager.records.run.metric_direction import has_known_word, prefers_larger
 from runmanager.records.run.metric_names import is_result, may_be_result, name_key, samples_words
 
-__all__ = ["NamedNumber", "NamedNumbers", "Said"]
-
 
 class Said(StrEnum):
     """What a line says of a number that it names: of nothing else does it give the name."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from runmanager.results.tfevents.reader import Series
     from runmanager.tracking.tensorboard.event_writer import EventWriter
 
-__all__ = ["Point", "PrintedMetrics", "PrintedValues", "StreamScanner", "scan_log"]
-
 _LOG_BYTES = 2**20
 _CHUNK_BYTES = 2**18
 _MAX_SHOWN = 60  # characters of a match that is not a number

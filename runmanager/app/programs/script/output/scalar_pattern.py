@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from runmanager.errors import ConfigurationError
 from runmanager.text import hidden_character
 
-__all__ = ["ScalarPattern", "parse_scalars"]
-
 
 @dataclass(frozen=True)
 class ScalarPattern:

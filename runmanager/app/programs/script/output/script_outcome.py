@@ -14,8 +14,6 @@ from runmanager.records.storage.run_folder import RunFolder
 from runmanager.signals import signal_name
 from runmanager.tracking.lifecycle.outcome import explained, is_out_of_memory
 
-__all__ = ["has_reported_failure", "outcome_of_script", "with_hidden_modules"]
-
 _BEGIN = re.compile(r"^.*Traceback \(most recent call last\).*$", re.MULTILINE)
 _ERROR = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?$")
 _FRAME = re.compile(r"^[ \t│|╭╰+]|^$")  # Python indents frames; rich draws a box, exception groups a margin
