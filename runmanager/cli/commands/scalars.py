@@ -30,6 +30,7 @@ def scalars(
     again.
     """
     from runmanager.app.programs.cell_metrics import logged_numbers
+    from runmanager.records.run.metric_names import name_key
     from runmanager.records.run.status import Status
     from runmanager.records.storage.reader import read_run, read_sweep
     from runmanager.results.table_model.sections import Section, format_sections
@@ -44,10 +45,10 @@ def scalars(
             raise UsageError(f"{target} must have a finished run, got none; name one of its runs.")
         run = finished[-1]
     numbers = logged_numbers(run.paths.log, run.record.settings)
-    printed = {name for name, origin in (run.record.origins or {}).items() if origin == "printed"}
+    metrics = {name_key(name) for name in run.record.summary or {}}
     if format_ is RunFormat.JSON:
         found_numbers = [
-            {"name": each.name, "last": each.value, "times": each.count, "is_metric": each.name in printed}
+            {"name": each.name, "last": each.value, "times": each.count, "is_metric": name_key(each.name) in metrics}
             | {"scalar": each.scalar or None}
             for each in numbers
         ]
@@ -61,7 +62,7 @@ def scalars(
             each.name,
             format_value(each.value),
             str(each.count),
-            "yes" if each.name in printed else "no",
+            "yes" if name_key(each.name) in metrics else "no",
             each.option or "none finds it alone in its line",
         )
         for each in numbers
