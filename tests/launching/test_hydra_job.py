@@ -23,7 +23,7 @@ from omegaconf import OmegaConf
 import runmanager.launching.hydra_job as hydra_job
 from runmanager.errors import RecordError
 from runmanager.launching.hydra_internals import version_base
-from runmanager.launching.work import TaskReference
+from runmanager.launching.task_reference import TaskReference
 
 seen = {}
 

@@ -96,7 +96,7 @@ def test_a_displaced_job_is_tried_again_as_often_as_the_caller_says(times: int, 
             said.append((outcome, tries, of))
 
     engine = InMemory(displaces=frozenset({(0, 1), (0, 2)}))
-    engine.run(jobs(2), Saying(), retries=Retries(times, ()))
+    engine.run(jobs(2), Saying(), retries=Retries(displaced=times))
     again = [f"start 0, try {number + 1}" for number in range(tries)]
     assert engine.events == [*again, "start 1, try 1", "close"]
     assert said == [(DISPLACED, number + 1, times + 1) for number in range(tries - 1)]
@@ -107,7 +107,7 @@ def test_after_a_signal_no_job_starts_and_none_is_tried_again(numbers: list[sign
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     engine = InMemory(displaces=frozenset({(0, 1)}))
     engine.in_wait = lambda: list(map(signal.raise_signal, numbers))
-    assert engine.run(jobs(2), Listener(), retries=Retries(9))
+    assert engine.run(jobs(2), Listener(), retries=Retries(9, displaced=9))
     assert engine.events == ["start 0, try 1", stop, "close"]
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
