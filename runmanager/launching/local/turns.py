@@ -27,12 +27,18 @@ def message_of(**values: Any) -> SimpleNamespace:
     return SimpleNamespace(version=1, **values)
 
 
+_EARLIER = (
+    ("runmanager.launching.local.turn_keeper", "_TurnRequest"),
+    ("runmanager.records.run.turn_record", "Grant"),
+)
+"""Classes whose objects were messages of versions from before the number."""
+
+
 class _Messages(pickle.Unpickler):
-    """Reads messages, also requests of versions from before the number, which were of a class of their own."""
+    """Reads messages, also those of versions from before the number."""
 
     def find_class(self, module: str, name: str) -> Any:
-        earlier = (module, name) == ("runmanager.launching.local.turn_keeper", "_TurnRequest")
-        return SimpleNamespace if earlier else super().find_class(module, name)
+        return SimpleNamespace if (module, name) in _EARLIER else super().find_class(module, name)
 
 
 def received(pipe: Connection) -> Any:
