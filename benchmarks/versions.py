@@ -31,14 +31,44 @@ FIGURES = {
     f"'seed=range(0,20)', folder={_NEW_FOLDER}).seconds)[1]",
     "driver_memory": "driver_memory._peak_bytes(folder, 200)",
     "two_workers": "two_workers._span_seconds(folder, 2)",
+    "tracking_overhead": "tracked_over_untracked()",
+    "board": "seconds_to_the_board()",
+    "ui_delay": "median_delay()",
 }
 """For each figure, the expression that gives it, where `folder` is an empty folder."""
 _PREAMBLE = """
-import sys, tempfile
+import random, sys, tempfile
 from pathlib import Path
-from benchmarks import driver_memory, startup, sweep_overhead, two_workers
+from statistics import median
+from benchmarks import board, driver_memory, startup, sweep_overhead, tracking_overhead, two_workers, ui_delay
+from benchmarks.command_line import Settings
+from benchmarks.interleaving import StoppingRule
 from benchmarks.processes import RUNMANAGER, run_python
+from benchmarks.stored_sweep import write_stored_sweep
 folder = Path(sys.argv[1])
+
+def tracked_over_untracked():
+    import torch
+    rule = StoppingRule(min_rounds=16, max_rounds=16)
+    settings = Settings(stopping_rule=rule, seed=0, writes=False, command="")
+    tracking_overhead.keep_freed_memory()
+    untracked, tracked = tracking_overhead._seconds_per_epoch(
+        settings, torch.device("cpu"), tracking_overhead._PLAIN, tracking_overhead.RunOverheads()
+    )
+    return median(ours / other for ours, other in zip(tracked, untracked))
+
+def seconds_to_the_board():
+    sweep = write_stored_sweep(folder / "many", num_runs=board._NUM_RUNS, num_epochs=board._NUM_EPOCHS)
+    for run in board.run_names(sweep):
+        board._write_events(sweep.run(run))
+    return board._seconds(sweep, *board._OURS, str(sweep.root))
+
+def median_delay():
+    going = ui_delay._write_sweeps(folder / "outputs")
+    with ui_delay._served(folder, f"/sweep/{going.paths.sweep.name}") as reader:
+        reader.ask()
+        rule = StoppingRule(min_rounds=10, max_rounds=10)
+        return median(ui_delay._delays(reader, going, random.Random(0), rule))
 """
 _STOPPING_RULE = StoppingRule(min_rounds=6, max_rounds=15, max_seconds=300, half_width=0.03)
 

@@ -25,6 +25,10 @@ from runmanager.records.storage.reader import StoredRun, read_sweep
 from ...processes import TIMEOUT_SECONDS
 
 ROOT = Path(__file__).resolve().parents[3]
+# A worker may end itself just when its loader is collected: then torch's handler of SIGCHLD raises in `__del__`.
+pytestmark = pytest.mark.filterwarnings(
+    r"ignore:Exception ignored in. <function _\w*MultiProcessing\w*\.__del__:pytest.PytestUnraisableExceptionWarning"
+)
 
 NO_ROOM = "unable to allocate shared memory(shm) for file </torch_1>: No space left on device (28)"
 
