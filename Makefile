@@ -47,7 +47,7 @@ help:
 	@echo "make readme-output  run the README's commands, and update the output that it shows"
 	@echo "make lint    run all checks except the tests"
 	@echo "make test-kill  kill running sweeps 200 times and custom loops 100 times, and resume each; half an hour"
-	@echo "make test-deaths  end runs in eight ways under five launchers; half an hour"
+	@echo "make test-deaths  end runs in eight ways under six launchers; half an hour"
 	@echo "make test-faults  power cuts, full disks, limits and more while sweeps run; a few hours"
 	@echo "make test-attacks  try the attacks of docs/security.md; a few minutes"
 	@echo "make test-mutants  change the code in 600 small ways, and see which of them the tests notice; about an hour"

@@ -58,7 +58,7 @@ _OF_EACH_CELL = (
 _NO_SETTINGS = ("_target_", "preload", "processes_per_run", "timeout", "stall_timeout")
 _OWN_SETTINGS = ("params", "heartbeat_timeout", "tune")  # of the sweeper, apart from the options
 _NUMBERS = re.compile(r"[1-9]\d*(,[1-9]\d*)*")
-_PRELOAD = "runmanager.app.programs.script.script_cell"
+_PRELOAD = "runmanager.app.programs.cell_imports"
 
 
 def main(command: Command, *, is_single: bool) -> int:

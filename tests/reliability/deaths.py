@@ -68,11 +68,11 @@ class Launcher:
     name: str
     overrides: tuple[str, ...] = ()
     limit: tuple[str, ...] = ()
-    distribution: str | None = None
+    package: str | None = None
 
     @property
     def is_ours(self) -> bool:
-        return self.name in ("local", "slurm")
+        return self.name in ("local", "slurm", "ray")
 
     def overrides_for(self, death: Death) -> list[str]:
         """Return the overrides for the built-in job."""
@@ -85,10 +85,11 @@ LAUNCHERS = {
     for launcher in (
         Launcher("local", limit=_SECONDS),
         Launcher("slurm", ("hydra.launcher.poll_seconds=0.3",), _SECONDS),
+        Launcher("ray", ("hydra.launcher.workers=2",), _SECONDS, "ray"),
         Launcher("basic"),
         # With one job it would run all cells in the driver's process.
-        Launcher("joblib", ("hydra.launcher.n_jobs=2",), _SECONDS, "hydra_joblib_launcher"),
-        Launcher("submitit_local", (), ("hydra.launcher.timeout_min=3",), "hydra_submitit_launcher"),
+        Launcher("joblib", ("hydra.launcher.n_jobs=2",), _SECONDS, "hydra_plugins.hydra_joblib_launcher"),
+        Launcher("submitit_local", (), ("hydra.launcher.timeout_min=3",), "hydra_plugins.hydra_submitit_launcher"),
     )
 }
 
@@ -215,8 +216,8 @@ def _processes_in(folder: Path) -> list[psutil.Process]:
 
 def missing_requirement(launcher: Launcher) -> str | None:
     """Return why this launcher cannot be tried here; None if it can."""
-    if launcher.distribution is not None and importlib.util.find_spec(f"hydra_plugins.{launcher.distribution}") is None:
-        return f"{launcher.distribution.replace('_', '-')} is not installed"
+    if launcher.package is not None and importlib.util.find_spec(launcher.package) is None:
+        return f"{launcher.package} is not installed"
     return None
 
 

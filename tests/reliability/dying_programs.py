@@ -99,14 +99,14 @@ def _job_words(launcher: str, overrides: Sequence[str], ways: str, hangs: bool) 
 
 
 def _application_words(launcher: str, overrides: Sequence[str], ways: str, hangs: bool) -> list[str]:
-    name = {"local": "runmanager", "slurm": "runmanager_slurm"}[launcher]
+    name = {"local": "runmanager"}.get(launcher, f"runmanager_{launcher}")
     limit = [f"hydra.launcher.timeout={_SECONDS}"] if hangs else []
     sweeper = ["hydra/sweeper=runmanager", "hydra.sweeper.name=four"]
     return ["train.py", "-m", *sweeper, f"hydra/launcher={name}", *overrides, *limit, f"way={ways}"]
 
 
 def _script_words(launcher: str, overrides: Sequence[str], ways: str, hangs: bool) -> list[str]:
-    settings = [word for each in overrides for word in ("--slurm", each.removeprefix("hydra.launcher."))]
+    settings = [word for each in overrides for word in ("--launcher-option", each.removeprefix("hydra.launcher."))]
     limit = ["--timeout", str(_SECONDS)] if hangs else []
     options = ["--name", "four", "--launcher", launcher, *settings, *limit, "--scalar", r"loss=loss (\S+)"]
     return ["-c", MAIN, "sweep", *options, "train.py", f"way={ways}"]
