@@ -166,10 +166,12 @@ def _status_of(arguments: Sequence[str]) -> int:
     debug = "--debug" in own
     rest = [*(argument for argument in own if argument != "--debug"), *arguments[len(own) :]]
     try:
+        group = typer.main.get_command(app)
+        if rest and not rest[0].startswith("-"):
+            # A command follows: Typer would import Pydantic for these options, which takes a fifth of the start.
+            group.params, group.add_help_option = [], False
         # The context's `obj` passes the flag to the commands that call the Hydra application.
-        returned = typer.main.get_command(app).main(
-            rest or ["--help"], prog_name="runmanager", standalone_mode=False, obj=debug
-        )
+        returned = group.main(rest or ["--help"], prog_name="runmanager", standalone_mode=False, obj=debug)
         return returned if isinstance(returned, int) else 0
     except KeyboardInterrupt:
         return INTERRUPTED_STATUS

@@ -39,7 +39,6 @@ class SweepCommand(UniqueOptionsCommand):
         own, _ = split_fixed(args)
         if any(word in HELP_FLAGS for word in own) or not (args or self._has_default):
             return super().parse_args(ctx, ["--help"])
-        super().parse_args(ctx, [])
         command = read_words(args)
         request = dataclasses.replace(command.request, debug=command.request.debug or bool(ctx.obj))
         called = ("runmanager", str(ctx.info_name), *args)
