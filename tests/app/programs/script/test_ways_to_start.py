@@ -162,3 +162,10 @@ def test_the_commit_is_that_of_the_script_whatever_the_caller_says(folder: Folde
     assert folder.run("sweep", "--name", "bare", "theirs/train.py", "seed=1", PATH="/nowhere").status == 0
     assert "unknown: git is not installed" in folder.run("show", "bare", "seed=1").out
     assert "unknown: git is not installed" in (folder.path / "outputs" / "bare" / "report.html").read_text()
+
+
+def test_a_sweep_begins_without_the_slow_library_that_typer_loads_for_options(folder: Folder) -> None:
+    folder.write("train.py", "print('loss', 1)\n")
+    done = folder.run("sweep", "--dry-run", "train.py", PYTHONPROFILEIMPORTTIME="1")
+    assert done.status == 0, done.err
+    assert "typer" in done.err and "pydantic" not in done.err
