@@ -45,9 +45,17 @@ def describe_machine(device: str = "cpu") -> str:
 
 
 def section(rows: Sequence[Row], *, machine: str, command: str, day: datetime.date, seconds: float) -> str:
-    """Format the table of a script, followed by its command, date, duration and machine."""
-    lines = [*heading_lines(HEADING), *(table_line(row.fields) for row in rows)]
-    return "\n".join([*lines, "", f"`{command}`, {day.isoformat()}, in {seconds:.0f} s, on {machine}.", ""])
+    """Format the table of a script, followed by its command, date, rounds, duration and machine.
+
+    A column that is empty in all rows is left out, and that of the rounds where all rows have equally many.
+    """
+    rounds = {row.rounds for row in rows}
+    count = f"{next(iter(rounds))} round{'s' * (rounds != {'1'})}, " if len(rounds) == 1 else ""
+    columns = zip(HEADING, *(row.fields for row in rows), strict=True)
+    shown = [each for each in columns if set(each[1:]) != {"-"} and not (count and each[0] == "rounds")]
+    heading, *lines = zip(*shown, strict=True)
+    source = f"`{command}`, {day.isoformat()}, {count}in {seconds:.0f} s, on {machine}."
+    return "\n".join([*heading_lines(heading), *map(table_line, lines), "", source, ""])
 
 
 def source_line(command: str, *conditions: str, machine: str) -> str:

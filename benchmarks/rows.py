@@ -58,13 +58,16 @@ def heading_lines(heading: Sequence[str]) -> list[str]:
 
 
 def parse_rows(text: str) -> list[Row]:
-    """Return the rows of the first benchmark table in a text, with or without a rule below its heading."""
-    lines = text.splitlines()
-    heading = table_line(HEADING)
-    if heading not in lines:
+    """Return the rows of the first benchmark table in a text, with or without a rule below its heading.
+
+    A column that the table lacks has the default of its field.
+    """
+    lines = [line[2:-2].split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    start = next((at for at, fields in enumerate(lines) if tuple(fields[:2]) == HEADING[:2]), None)
+    if start is None:
         return []
-    body = lines[lines.index(heading) + 1 :]
-    return [Row(*line[2:-2].split(" | ")) for line in body if line.startswith("| ") and not line.startswith("| ---")]
+    names = [each.partition(" ")[0] for each in lines[start]]  # the names of a row's fields
+    return [Row(**dict(zip(names, fields, strict=True))) for fields in lines[start + 1 :] if fields[0] != "---"]
 
 
 def format_megabytes(count: float) -> str:
