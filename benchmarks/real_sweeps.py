@@ -63,7 +63,7 @@ def lines(pool: Sequence[StoredRun]) -> Iterator[str]:
         for runs in _COUNTS:
             rows = list(sweeps_of(pool, runs, slowdown))
             counts = Counter(row["verdict"] for row in rows)
-            verdicts = [f"{counts[name]} {name}" for name in ("slower", "faster", "no difference", "inconclusive")]
+            verdicts = [f"{count} {name}" for name, count in counts.most_common()]
             width = median(row["ci_high"] / row["speedup"] - 1 for row in rows)
             what = f"slower by {slowdown:.0%}" if slowdown else "equal"
             yield f"| {what} | {runs} | {len(rows)} | {', '.join(verdicts)} | ±{width:.1%} |"
