@@ -98,12 +98,13 @@ def ratio_row(
 
 
 def measurement_row(what: str, values: Sequence[float], *, budget: Budget | None = None) -> Row:
-    """Return the row of one repeated measurement: median, minimum and maximum."""
+    """Return the row of one repeated measurement: median, and minimum and maximum if there is more than one value."""
     format_value = format_seconds if budget is None else budget.format
     middle = median(values)
+    extremes = f" ({format_value(min(values))} to {format_value(max(values))})" if len(values) > 1 else ""
     return Row(
         what,
-        f"{format_value(middle)} ({format_value(min(values))} to {format_value(max(values))})",
+        f"{format_value(middle)}{extremes}",
         rounds=str(len(values)),
         budget=_EMPTY if budget is None else str(budget),
         met=_EMPTY if budget is None else budget.verdict(middle, min(values), max(values)),
