@@ -228,7 +228,7 @@ def page_data(snapshot: SweepSnapshot) -> dict[str, Any]:
     """Return what the page's script draws. Runs are named by their place in `runs`, the order of results.csv.
 
     - `columns`, the most important first: the runs' `values`, whether all are `numbers`, whether it is a `setting`, and
-      its `label` where that is not its name. `varying` are the settings that differ, `outcome` is the column that ranks,
+      its `label` where that is not its name. `varying` are settings that differ, `outcome` is the column that ranks,
       `better` has `max` or `min` by metric and column.
     - `cells`: their `labels`, and `ofRun`, the cell of each run; runs of a cell differ only in the seed.
     - `metrics` are labels by name; `curves` have for each `run` its `y` by metric, and by axis (`epoch`, `step`,
