@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.rows import HEADING, Row, heading_lines, parse_rows, table_line
+from benchmarks.rows import SHORT_HEADING, Row, heading_lines, parse_rows, table_line, verdict_beside
 
 __all__ = [
     "BENCHMARKS",
@@ -47,14 +47,14 @@ def describe_machine(device: str = "cpu") -> str:
 def section(rows: Sequence[Row], *, machine: str, command: str, day: datetime.date, seconds: float) -> str:
     """Format the table of a script, followed by its command, date, rounds, duration and machine.
 
-    A column that is empty in all rows is left out, and that of the rounds where all rows have equally many.
+    The budget has its verdict beside it, and a column that is empty in all rows is left out.
     """
-    rounds = {row.rounds for row in rows}
-    count = f"{next(iter(rounds))} round{'s' * (rounds != {'1'})}, " if len(rounds) == 1 else ""
-    columns = zip(HEADING, *(row.fields for row in rows), strict=True)
-    shown = [each for each in columns if set(each[1:]) != {"-"} and not (count and each[0] == "rounds")]
-    heading, *lines = zip(*shown, strict=True)
-    source = f"`{command}`, {day.isoformat()}, {count}in {seconds:.0f} s, on {machine}."
+    table = [(row.what, row.ours, row.other, row.ratio, verdict_beside(row)) for row in rows]
+    columns = [each for each in zip(SHORT_HEADING, *table, strict=True) if set(each[1:]) != {"-"}]
+    heading, *lines = zip(*columns, strict=True)
+    least, most = min(int(row.rounds) for row in rows), max(int(row.rounds) for row in rows)
+    rounds = f"{least} to {most} rounds" if least < most else f"{most} round{'s' * (most != 1)}"
+    source = f"`{command}`, {day.isoformat()}, {rounds}, in {seconds:.0f} s, on {machine}."
     return "\n".join([*heading_lines(heading), *map(table_line, lines), "", source, ""])
 
 

@@ -9,6 +9,8 @@ from benchmarks.interleaving import Ratio, ratio_of
 __all__ = ["HEADING", "Budget", "Row", "format_seconds", "measurement_row", "ratio_row", "table_line"]
 
 HEADING = ("what", "ours", "other", "ratio (95% interval)", "rounds", "budget", "met")
+SHORT_HEADING = (*HEADING[:4], "budget")
+"""Of tables on the page."""
 _EMPTY = "-"
 
 
@@ -57,8 +59,13 @@ def heading_lines(heading: Sequence[str]) -> list[str]:
     return [table_line(heading), table_line(["---"] * len(heading))]
 
 
+def verdict_beside(row: Row) -> str:
+    """Return the budget of a row with its verdict, as on the page."""
+    return _EMPTY if row.budget == _EMPTY else f"{row.budget}: {row.met}"
+
+
 def parse_rows(text: str) -> list[Row]:
-    """Return the rows of the first benchmark table in a text, with or without a rule below its heading.
+    """Return the rows of the first benchmark table in a text: a printed one, or one of the page.
 
     A column that the table lacks has the default of its field.
     """
@@ -67,7 +74,11 @@ def parse_rows(text: str) -> list[Row]:
     if start is None:
         return []
     names = [each.partition(" ")[0] for each in lines[start]]  # the names of a row's fields
-    return [Row(**dict(zip(names, fields, strict=True))) for fields in lines[start + 1 :] if fields[0] != "---"]
+    rows = [dict(zip(names, fields, strict=True)) for fields in lines[start + 1 :] if fields[0] != "---"]
+    for fields in rows:
+        budget, beside, met = fields.get("budget", _EMPTY).partition(": ")
+        fields |= {"budget": budget, "met": met} if beside else {}
+    return [Row(**fields) for fields in rows]
 
 
 def format_megabytes(count: float) -> str:
