@@ -128,8 +128,7 @@ def best_line(trials: int, *, cells: int, step: float, seeds: int, are_speeds: b
         sizes.append(len(named))
         means = values.mean(axis=1)
         oracles.append(int((means >= means.max() - reach).sum()))
-    apart = f"steps of {step:g} deviations" if step else "all equal"
-    what = f"{cells} cells by {'speed' if are_speeds else 'accuracy'}, {seeds} seeds, {apart}"
+    what = f"{cells} cells by {'speed' if are_speeds else 'accuracy'}, {seeds} seeds{'' if step else ', all equal'}"
     return what, [share(held, least=0.95), f"{np.mean(sizes):.1f}", f"{np.mean(oracles):.1f}"], "95%"
 
 

@@ -57,7 +57,7 @@ def _row(settings: Settings, case: str, batch_size: int) -> Row:
         seconds = run_sides_interleaved(
             sides, folder=Path(folder), stopping_rule=settings.stopping_rule, seed=settings.seed
         )
-    what = f"epoch of {case}, batch size {batch_size}: plain / ours (auto)"
+    what = f"{case}, batch size {batch_size}: plain / auto"
     row, _ = ratio_row(what, ours=seconds["auto"], other=seconds["plain"], budget=_BUDGET, inverse=True)
     return row
 

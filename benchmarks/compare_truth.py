@@ -1,7 +1,7 @@
 """Error rates of comparisons on simulated runs: coverage, widths, false verdicts, power, families, and the best cell.
 
 `python -m benchmarks.compare_truth --write` takes some minutes and writes its tables to docs/measurement_evidence.md.
-The noise comes from `noise_models.py`, the method before from `compare_before.py`. A figure in bold misses its target.
+The noise comes from `noise_models.py`. A figure in bold misses its target.
 """
 
 import argparse
@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.accuracy_simulation import ACCURACIES, BESTS, OTHERS, SEEDS, accuracy_line
-from benchmarks.compare_before import BEFORE
 from benchmarks.crossing_simulation import crossing_lines
 from benchmarks.noise_models import KEPT_BACK, MODELS, NoiseModel, normal
 from benchmarks.page import MEASUREMENT, describe_machine, source_line, write_section
+from benchmarks.rows import heading_lines, table_line
 from benchmarks.simulated_runs import Line, estimate_speedups, marked, share, simulated_sweep, timed_run, verdict_of
 from runmanager.results.compare.comparison import compare
 from runmanager.results.compare.comparison_table import CompareOptions, ComparisonRow, MeasuredEffect
@@ -120,11 +120,15 @@ def power_lines(cells: Mapping[tuple[str, int], Cell]) -> Iterator[Line]:
         yield f"{what}: {name}", figures, f"{least:.0%} by {at}" if at else ""
 
 
-def family_line(trials: int, *, name: str, cells: int) -> Line:
+def family_line(trials: int, *, name: str) -> Line:
     """Compare equal cells with the first one: how often all intervals hold, and their median width over the oracle's.
 
     The oracle of unequal cells is that of the noisier ones, so their widths are not comparable.
     """
+    return name, [_family(trials, name, cells) for cells in FAMILIES], "93%, 1.5" if name in _NARROW else "93%"
+
+
+def _family(trials: int, name: str, cells: int) -> str:
     model, generator = MODELS[name], np.random.default_rng([list(MODELS).index(name), cells])
     times = model.times(cells, FAMILY_RUNS).tolist()
     tables = np.exp(model.tables(generator, (trials, cells, FAMILY_RUNS))).tolist()
@@ -132,11 +136,8 @@ def family_line(trials: int, *, name: str, cells: int) -> Line:
     covered = mean(all(each.low <= 1 <= each.high for each in rows) for rows in found)
     width = median(math.log(each.high / each.low) / 2 for rows in found for each in rows)
     width /= model.oracle(cells, FAMILY_RUNS)
-    figures = [
-        marked(covered, is_missed=covered < 0.93),
-        marked(width, is_missed=name in _NARROW and width > 1.5, form=".2f"),
-    ]
-    return f"{cells} cells, {name}", figures, "93%, 1.5" if name in _NARROW else "93%"
+    is_wide = name in _NARROW and width > 1.5
+    return f"{marked(covered, is_missed=covered < 0.93)} {marked(width, is_missed=is_wide, form='.2f')}"
 
 
 def through_records(trials: int) -> Line:
@@ -206,8 +207,8 @@ Part = Callable[[int], Line | list[Line]]
 PARTS: dict[str, tuple[int, tuple[str, ...], Sequence[Part]]] = {
     "compare_families": (
         3,
-        ("all hold", "width"),
-        [partial(family_line, name=name, cells=cells) for name, cells in product(FAMILY_NOISE, FAMILIES)],
+        tuple(f"{cells} cells" for cells in FAMILIES),
+        [partial(family_line, name=name) for name in FAMILY_NOISE],
     ),
     "compare_best": (3, ("holds the best", "size", "oracle's size"), BESTS),
     "compare_accuracies": (
@@ -215,7 +216,7 @@ PARTS: dict[str, tuple[int, tuple[str, ...], Sequence[Part]]] = {
         tuple(f"{seeds} seeds" for seeds in SEEDS),
         [partial(accuracy_line, name) for name in ACCURACIES],
     ),
-    "compare_others": (10, ("now",), [through_records, _many_pairs, _crossings, *OTHERS]),
+    "compare_others": (10, ("found",), [through_records, _many_pairs, _crossings, *OTHERS]),
 }
 """The tables besides those of noise models and power: what divides the trials, the columns, what simulates the rows."""
 
@@ -228,11 +229,11 @@ def tables(trials: int, mapped: Callable[..., Iterable[Any]]) -> Iterator[tuple[
     for section, names in (("compare_truth", MODELS), ("compare_kept_back", KEPT_BACK)):
         if names:
             lines = [noise_line(name, [cells[name, runs] for runs in RUNS]) for name in names]
-            yield section, table(section, columns, lines)
-    yield "compare_power", table("compare_power", [f"{runs} runs a side" for runs in POWER_RUNS], power_lines(cells))
+            yield section, table(columns, lines)
+    yield "compare_power", table([f"{runs} runs a side" for runs in POWER_RUNS], power_lines(cells))
     for section, (divisor, columns, parts) in PARTS.items():
         found = mapped(_call, parts, [max(1, trials // divisor)] * len(parts))
-        yield section, table(section, columns, [line for lines in found for line in lines])
+        yield section, table(columns, [line for lines in found for line in lines])
 
 
 def _call(part: Part, trials: int) -> list[Line]:
@@ -240,20 +241,11 @@ def _call(part: Part, trials: int) -> list[Line]:
     return found if isinstance(found, list) else [found]
 
 
-def table(section: str, columns: Sequence[str], lines: Iterable[Line]) -> list[str]:
-    """Format a table; below each row, or beside a single figure, what the method before gave."""
-    before = BEFORE.get(section, {})
-    rows: list[tuple[str, ...]]
-    if len(columns) == 1:
-        rows = [("simulated", "before", "now", "wanted"), ("---",) * 4]
-        rows += [(what, before.get(what, ""), *now, wanted) for what, now, wanted in lines]
-    else:
-        rows = [("simulated", "", *columns, "wanted"), ("---",) * (len(columns) + 3)]
-        for what, now, wanted in lines:
-            rows.append((what, "now", *now, wanted))
-            if what in before:
-                rows.append(("", "before", before[what], ""))
-    return [f"| {' | '.join(row)} |" for row in rows]
+def table(columns: Sequence[str], lines: Iterable[Line]) -> list[str]:
+    """Format a table, without the last column where nothing is wanted of any row."""
+    rows = [(what, *figures, wanted) for what, figures, wanted in lines]
+    end = None if any(row[-1] for row in rows) else -1
+    return [*heading_lines(("simulated", *columns, "wanted")[:end]), *(table_line(row[:end]) for row in rows)]
 
 
 def main() -> None:

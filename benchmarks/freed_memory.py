@@ -18,7 +18,7 @@ from benchmarks.trackers import UNTRACKED
 __all__ = ["measure"]
 
 _ARGS = ("-m", "benchmarks.tracker_sides", "epochs", UNTRACKED)
-_WHAT = f"epoch of the CNN, {tracker_sides.NUM_STEPS} steps, batch size {tracker_sides.BATCH_SIZE}"
+_WHAT = f"{tracker_sides.NUM_STEPS} steps, batch size {tracker_sides.BATCH_SIZE}"
 _STOPPING_RULE = StoppingRule(min_rounds=7, max_rounds=7)
 
 

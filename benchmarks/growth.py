@@ -8,7 +8,7 @@ from benchmarks.rows import Budget, Row, format_seconds
 
 __all__ = ["exponent", "growth_row"]
 
-_LINEAR = Budget(1.1, format="an exponent of {:g}".format)  # linear, with room for noise between two sizes
+_LINEAR = Budget(1.1, format="^{:g}".format)  # linear, with room for noise between two sizes
 
 
 def growth_row(
@@ -24,9 +24,9 @@ def growth_row(
     value, low, high = median(exponents), min(exponents), max(exponents)
     overall = exponent({size: median(each) for size, each in costs.items()})
     return Row(
-        f"{what}: {', '.join(f'{size:,}' for size in costs)} {of}",
+        f"{what}: {min(costs):,} to {max(costs):,} {of}",
         ", ".join(format_cost(median(each)) for each in costs.values()),
-        ratio=f"{of}^{value:.2f} ({low:.2f} to {high:.2f}) at the end, {overall:.2f} overall",
+        ratio=f"{of}^{value:.2f} ({low:.2f} to {high:.2f}); {overall:.2f} overall",
         rounds=str(len(rounds)),
         budget=str(_LINEAR),
         met=_LINEAR.verdict(value, low, high),

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.rows import HEADING, Row, heading_lines, parse_rows, table_line
+from benchmarks.rows import SHORT_HEADING, Row, heading_lines, parse_rows, table_line, verdict_beside
 
 __all__ = [
     "BENCHMARKS",
@@ -45,9 +45,17 @@ def describe_machine(device: str = "cpu") -> str:
 
 
 def section(rows: Sequence[Row], *, machine: str, command: str, day: datetime.date, seconds: float) -> str:
-    """Format the table of a script, followed by its command, date, duration and machine."""
-    lines = [*heading_lines(HEADING), *(table_line(row.fields) for row in rows)]
-    return "\n".join([*lines, "", f"`{command}`, {day.isoformat()}, in {seconds:.0f} s, on {machine}.", ""])
+    """Format the table of a script, followed by its command, date, rounds, duration and machine.
+
+    The budget has its verdict beside it, and a column that is empty in all rows is left out.
+    """
+    table = [(row.what, row.ours, row.other, row.ratio, verdict_beside(row)) for row in rows]
+    columns = [each for each in zip(SHORT_HEADING, *table, strict=True) if set(each[1:]) != {"-"}]
+    heading, *lines = zip(*columns, strict=True)
+    least, most = min(int(row.rounds) for row in rows), max(int(row.rounds) for row in rows)
+    rounds = f"{least} to {most} rounds" if least < most else f"{most} round{'s' * (most != 1)}"
+    source = f"`{command}`, {day.isoformat()}, {rounds}, in {seconds:.0f} s, on {machine}."
+    return "\n".join([*heading_lines(heading), *map(table_line, lines), "", source, ""])
 
 
 def source_line(command: str, *conditions: str, machine: str) -> str:

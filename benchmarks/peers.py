@@ -19,8 +19,8 @@ __all__ = ["measure"]
 
 _LIGHTNING = "lightning"
 _LABELS = {
-    "steps": "tracking a step (loss logged, correct predictions counted)",
-    "epochs": f"epoch of the CNN, {tracker_sides.NUM_STEPS} tracked steps, batch size {tracker_sides.BATCH_SIZE}",
+    "steps": "a tracked step",
+    "epochs": f"an epoch of {tracker_sides.NUM_STEPS} steps",
 }
 _STOPPING_RULE = StoppingRule(min_rounds=6, max_rounds=15, max_seconds=60, half_width=0.03)
 """For each of the three comparisons: Lightning's epoch, a tracked step, a tracked epoch."""

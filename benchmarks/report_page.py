@@ -98,10 +98,9 @@ def page_rows(num_rounds: int) -> list[Row]:
             for run in sweep.runs.iterdir():
                 (run / "run.log").write_text(_LOG)
             write_tables(sweep)
-        what = f"report of {_NUM_RUNS:,} runs of {_NUM_EPOCHS} epochs"
         rows = [
-            _size_row(what, large.report, 5e6),
-            _size_row(f"report of {_SMALL} runs of {_NUM_EPOCHS} epochs", small.report, 1.5e6),
+            _size_row(f"{_NUM_RUNS:,} runs of {_NUM_EPOCHS} epochs", large.report, 5e6),
+            _size_row(f"{_SMALL} runs of {_NUM_EPOCHS} epochs", small.report, 1.5e6),
         ]
         browser = next((path for each in _NAMES if (path := shutil.which(each))), None)
         if browser is None:
@@ -110,7 +109,7 @@ def page_rows(num_rounds: int) -> list[Row]:
     for each in rounds[0]:
         limit = 1.5 if each == "first paint" else 0.15
         values = [found[each] for found in rounds]
-        rows.append(measurement_row(f"{what}: {each}", values, budget=Budget(limit, format=format_seconds)))
+        rows.append(measurement_row(f"page: {each}", values, budget=Budget(limit, format=format_seconds)))
     return rows
 
 

@@ -18,7 +18,7 @@ _NUM_RUNS = 1000
 _NUM_EPOCHS = 20
 _STOPPING_RULE = StoppingRule(min_rounds=5, max_rounds=7, max_seconds=60)
 _RATES = {
-    "80 cells with 12 or 13 seeds each": (0.1, 0.03, 0.01, 0.003, 0.001),
+    "80 cells of 12 or 13 seeds": (0.1, 0.03, 0.01, 0.003, 0.001),
     "1,000 cells": tuple(round(0.5 * 0.9**step, 6) for step in range(63)),
 }
 # Matrix products on several threads would spin while waiting, which counts as processor time.
@@ -47,7 +47,7 @@ def measure(settings: Settings) -> list[Row]:
         sizes = {kind: sweep.report.stat().st_size for kind, sweep in sweeps.items()}
     rows = []
     for kind in _RATES:
-        what = f"report of {_NUM_RUNS:,} runs of {_NUM_EPOCHS} epochs, {kind}"
+        what = f"{_NUM_RUNS:,} runs of {_NUM_EPOCHS} epochs, {kind}"
         rows.append(measurement_row(f"{what}: processor time", seconds[kind], budget=Budget(5, format=format_seconds)))
         rows.append(measurement_row(f"{what}: elapsed time", elapsed[kind][1:]))
         rows.append(measurement_row(f"{what}: size", [sizes[kind]], budget=Budget(5e6, format=format_megabytes)))

@@ -9,6 +9,8 @@ from benchmarks.interleaving import Ratio, ratio_of
 __all__ = ["HEADING", "Budget", "Row", "format_seconds", "measurement_row", "ratio_row", "table_line"]
 
 HEADING = ("what", "ours", "other", "ratio (95% interval)", "rounds", "budget", "met")
+SHORT_HEADING = (*HEADING[:4], "budget")
+"""Of tables on the page."""
 _EMPTY = "-"
 
 
@@ -57,14 +59,26 @@ def heading_lines(heading: Sequence[str]) -> list[str]:
     return [table_line(heading), table_line(["---"] * len(heading))]
 
 
+def verdict_beside(row: Row) -> str:
+    """Return the budget of a row with its verdict, as on the page."""
+    return _EMPTY if row.budget == _EMPTY else f"{row.budget}: {row.met}"
+
+
 def parse_rows(text: str) -> list[Row]:
-    """Return the rows of the first benchmark table in a text, with or without a rule below its heading."""
-    lines = text.splitlines()
-    heading = table_line(HEADING)
-    if heading not in lines:
+    """Return the rows of the first benchmark table in a text: a printed one, or one of the page.
+
+    A column that the table lacks has the default of its field.
+    """
+    lines = [line[2:-2].split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    start = next((at for at, fields in enumerate(lines) if tuple(fields[:2]) == HEADING[:2]), None)
+    if start is None:
         return []
-    body = lines[lines.index(heading) + 1 :]
-    return [Row(*line[2:-2].split(" | ")) for line in body if line.startswith("| ") and not line.startswith("| ---")]
+    names = [each.partition(" ")[0] for each in lines[start]]  # the names of a row's fields
+    rows = [dict(zip(names, fields, strict=True)) for fields in lines[start + 1 :] if fields[0] != "---"]
+    for fields in rows:
+        budget, beside, met = fields.get("budget", _EMPTY).partition(": ")
+        fields |= {"budget": budget, "met": met} if beside else {}
+    return [Row(**fields) for fields in rows]
 
 
 def format_megabytes(count: float) -> str:
@@ -95,12 +109,13 @@ def ratio_row(
 
 
 def measurement_row(what: str, values: Sequence[float], *, budget: Budget | None = None) -> Row:
-    """Return the row of one repeated measurement: median, minimum and maximum."""
+    """Return the row of one repeated measurement: median, and minimum and maximum if there is more than one value."""
     format_value = format_seconds if budget is None else budget.format
     middle = median(values)
+    extremes = f" ({format_value(min(values))} to {format_value(max(values))})" if len(values) > 1 else ""
     return Row(
         what,
-        f"{format_value(middle)} ({format_value(min(values))} to {format_value(max(values))})",
+        f"{format_value(middle)}{extremes}",
         rounds=str(len(values)),
         budget=_EMPTY if budget is None else str(budget),
         met=_EMPTY if budget is None else budget.verdict(middle, min(values), max(values)),

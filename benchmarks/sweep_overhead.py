@@ -53,10 +53,10 @@ def measure(settings: Settings) -> list[Row]:
         folder = Path(name)
         ours = _measured(settings, folder, "instant_application", _OURS, num_cells=NUM_CELLS)
         small = _measured(few, folder, "small_application", _SMALL_APPLICATION, num_cells=_NUM_SMALL_APPLICATION_CELLS)
-    rows = _rows(f"{_MARK}, our application", ours, _BUDGETS)
+    rows = _rows(f"{NUM_CELLS} cells, our application", ours, _BUDGETS)
     if settings.writes:
         write_row(RELIABILITY, _MARK, _reliability_fields(rows, settings.command))
-    small_mark = f"{_NUM_SMALL_APPLICATION_CELLS} cells of a task that returns immediately, a plain Hydra application"
+    small_mark = f"{_NUM_SMALL_APPLICATION_CELLS} cells, a plain Hydra application"
     return [*rows, *_rows(small_mark, small, _SMALL_BUDGETS)]
 
 

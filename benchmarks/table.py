@@ -37,8 +37,6 @@ print(time.perf_counter() - begin, len(rows))
 
 def measure(settings: Settings) -> list[Row]:
     """Return the rows of the table, with and without cache, of its memory, and of the help of both commands."""
-    what = f"table of {_NUM_RUNS:,} stored runs of {_NUM_EPOCHS} epochs"
-    cached, uncached = f"{what}, cached", f"{what}, without cache"
     peaks: dict[str, list[float]] = {"uncached": [], "cached": []}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -68,13 +66,13 @@ def measure(settings: Settings) -> list[Row]:
         Budget(300e6, format=format_megabytes),
     )
     return [
-        measurement_row(f"{cached}, in process", seconds["in process"], budget=in_process),
-        measurement_row(f"{uncached}, in process", seconds["in process, uncached"], budget=first),
+        measurement_row("cached, in process", seconds["in process"], budget=in_process),
+        measurement_row("without cache, in process", seconds["in process, uncached"], budget=first),
         *(_logged_row(each, seconds) for each in ("", ", uncached")),
-        measurement_row(f"{cached}, as a command", seconds["command"], budget=as_command),
-        measurement_row(f"{uncached}, as a command", seconds["command, uncached"]),
-        measurement_row(f"{cached}, peak memory of the command", peaks["cached"][1:], budget=memory),
-        measurement_row(f"{uncached}, peak memory of the command", peaks["uncached"][1:], budget=memory),
+        measurement_row("cached, as a command", seconds["command"], budget=as_command),
+        measurement_row("without cache, as a command", seconds["command, uncached"]),
+        measurement_row("cached, peak memory of the command", peaks["cached"][1:], budget=memory),
+        measurement_row("without cache, peak memory of the command", peaks["uncached"][1:], budget=memory),
         measurement_row("`runmanager table --help`", seconds["help"], budget=Budget(0.5, format=format_seconds)),
         measurement_row(
             "`python -m runmanager --help`", seconds["application's help"], budget=Budget(1.0, format=format_seconds)
@@ -84,7 +82,7 @@ def measure(settings: Settings) -> list[Row]:
 
 def _logged_row(kind: str, seconds: Mapping[str, Sequence[float]]) -> Row:
     """Return the row of runs with logged metrics against those without."""
-    what = f"table of {_NUM_RUNS:,} stored runs with {_NUM_METRICS} logged metrics each{kind or ', cached'} / without"
+    what = f"{_NUM_METRICS} logged metrics a run{kind or ', cached'} / none"
     ours, other = seconds[f"logged{kind}"], seconds[f"in process{kind}"]
     return ratio_row(what, ours=ours, other=other, budget=_LOGGED)[0]
 

@@ -82,9 +82,9 @@ class _Comparison:
 
 _PLAIN = _Comparison("scalars every step, images, graph", has_budget=True)
 _HISTOGRAMS = _Comparison("the same with histograms", has_histograms=True)
-_SMALL = _Comparison(f"{_PLAIN.description}, batches of 100", batch_size=100)
-_EVALUATED = _Comparison(f"{_PLAIN.description}, and an evaluation", is_evaluated=True)
-_METRICS = f"{_PLAIN.description}, 10 metrics a step and 10 an epoch"
+_SMALL = _Comparison("the same, batches of 100", batch_size=100)
+_EVALUATED = _Comparison("the same, and an evaluation", is_evaluated=True)
+_METRICS = "the same, 10 metrics a step and 10 an epoch"
 _LOGGED = _Comparison(_METRICS, has_metrics=True, has_budget=True)
 _LOGGED_SMALL = _Comparison(f"{_METRICS}, batches of 100", batch_size=100, has_metrics=True)
 _NUM_METRICS = 10  # of a step, and of an epoch
@@ -122,7 +122,7 @@ def _row(settings: Settings, device: torch.device, comparison: _Comparison, over
     step_seconds = median(untracked) / math.ceil(_num_samples(device, comparison) / comparison.batch_size)
     is_short = comparison.has_metrics and step_seconds < _MIN_STEP_SECONDS
     return ratio_row(
-        f"wall time of a tracked epoch ({comparison.description}) / the same loop untracked",
+        f"tracked ({comparison.description}) / untracked",
         ours=tracked,
         other=untracked,
         budget=budget if comparison.has_budget and not is_short else None,

@@ -52,7 +52,7 @@ def _rows(settings: Settings, folder: Path, images: MnistFiles, batch_size: int)
         inverse=True,
     )
     shares = Row(
-        f"share of the best matrix product's rate that the epoch reaches, batch size {batch_size}: ours / tutorial's",
+        f"share of the best matrix product's rate, batch size {batch_size}: ours / tutorial's",
         f"{ratio_of(ceiling, ours).value:.2%}",
         f"{ratio_of(ceiling, tutorial).value:.2%}",
         str(ratio),

@@ -9,14 +9,13 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import median
 
 import numpy as np
 
 from benchmarks.noise_models import Floats, autoregressive
 from benchmarks.page import MEASUREMENT, write_section
 from runmanager.records.run.run_record import EpochRecord
-from runmanager.tracking.lifecycle.run_epochs import Warmup, has_settled
+from runmanager.tracking.lifecycle.run_epochs import Warmup
 
 _STEPS = 40
 _BATCH = 32
@@ -61,41 +60,29 @@ SHAPES = [
 ]
 
 
-def warm_epochs(shape: Shape, generator: np.random.Generator) -> tuple[int, int]:
-    """Return the number of epochs detected as warm-up in a simulated run, by the earlier and the current rule."""
-    warmup, num_before = Warmup(1), 0
-    earlier: list[float] = []
+def warm_epochs(shape: Shape, generator: np.random.Generator) -> int:
+    """Return the number of epochs detected as warm-up in a simulated run."""
+    warmup = Warmup(1)
     half = [shape.first_half] * (_STEPS // 2) + [1.0] * (_STEPS // 2)
     for index, (level, noise) in enumerate(zip(shape.levels, shape.noise(generator, len(shape.levels)), strict=True)):
         steps = [float(level * np.exp(noise) * part) for part in half]
         warmup.judge(EpochRecord(epoch=index + 1, samples=_STEPS * _BATCH), steps)
-        if num_before == index and (index == 0 or _was_warm(steps, earlier)):
-            num_before = index + 1
-        earlier = steps
-    return num_before, len(warmup.epochs)
-
-
-def _was_warm(steps: Sequence[float], earlier: Sequence[float]) -> bool:
-    """Apply the earlier rule: the epoch alone has not settled and is faster than the previous one."""
-    return not has_settled(steps) and median(steps) < 0.95 * median(earlier)
+    return len(warmup.epochs)
 
 
 def table(*, trials: int, seed: int) -> str:
     """Run the simulation and format the shares as a Markdown table."""
     lines = [
-        "| a run that is | warm-up kept, before | now | wanted | real epochs dropped, before | now | wanted |",
-        "| --- | ---: | ---: | --- | ---: | ---: | --- |",
+        "| a run that is | warm-up kept | real epochs dropped |",
+        "| --- | ---: | ---: |",
     ]
     for number, shape in enumerate(SHAPES):
         generator = np.random.default_rng(seed + number)
         found = [warm_epochs(shape, generator) for _ in range(trials)]
         real = len(shape.levels) - shape.warmup
-        kept = [sum(max(0, shape.warmup - each[rule]) for each in found) / (shape.warmup * trials) for rule in (0, 1)]
-        dropped = [sum(max(0, each[rule] - shape.warmup) for each in found) / (real * trials) for rule in (0, 1)]
-        lines.append(
-            f"| {shape.name} | {kept[0]:.1%} | {kept[1]:.1%} | at most 5% "
-            f"| {dropped[0]:.1%} | {dropped[1]:.1%} | at most 5% |"
-        )
+        kept = sum(max(0, shape.warmup - each) for each in found) / (shape.warmup * trials)
+        dropped = sum(max(0, each - shape.warmup) for each in found) / (real * trials)
+        lines.append(f"| {shape.name} | {kept:.1%} | {dropped:.1%} |")
     return "\n".join([*lines, ""])
 
 

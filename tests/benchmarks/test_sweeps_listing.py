@@ -20,6 +20,6 @@ def test_both_commands_have_a_budget_and_growth(monkeypatch: pytest.MonkeyPatch)
         "`table` of 12 stored runs in 4 sweeps": "at most 1.5 s",
         "`ls` of 12 stored runs in 4 sweeps, first reading": "-",
         "`table` of 12 stored runs in 4 sweeps, first reading": "-",
-        "ls of sweeps of 3 runs: 2, 4 sweeps": "at most an exponent of 1.1",
-        "table of sweeps of 3 runs: 2, 4 sweeps": "at most an exponent of 1.1",
+        "ls of sweeps of 3 runs: 2 to 4 sweeps": "at most ^1.1",
+        "table of sweeps of 3 runs: 2 to 4 sweeps": "at most ^1.1",
     }

@@ -15,6 +15,6 @@ def test_runs_with_logged_metrics_are_compared_with_those_without(monkeypatch: p
     rows = table.measure(Settings(StoppingRule(min_rounds=1, max_rounds=1), 0, False, "the command"))
     budgets = {row.what: row.budget for row in rows if "logged metrics" in row.what}
     assert budgets == {
-        "table of 120 stored runs with 20 logged metrics each, cached / without": "at most 1.5",
-        "table of 120 stored runs with 20 logged metrics each, uncached / without": "at most 1.5",
+        "20 logged metrics a run, cached / none": "at most 1.5",
+        "20 logged metrics a run, uncached / none": "at most 1.5",
     }

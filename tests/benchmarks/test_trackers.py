@@ -50,7 +50,7 @@ def test_missing_peer_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "version_of", lambda name: "2.9" if name == "torch" else None)
     rows = {row.what: row for row in peers.measure(Settings(StoppingRule(), 0, False, "a command"))}
     assert rows["epoch by PyTorch Lightning / ours"].ours == "skipped: lightning is not installed"
-    steps = "tracking a step (loss logged, correct predictions counted)"
+    steps = "a tracked step"
     assert rows[f"{steps}: torch's SummaryWriter (torch 2.9) / ours"].ratio == "2 (2 to 2)"
     assert rows[f"{steps}: MLflow with SQLite / ours"].ours == "skipped: mlflow-skinny is not installed"
     assert {args[-1] for args in started} == {OURS, UNTRACKED, "torch's SummaryWriter"}

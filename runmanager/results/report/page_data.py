@@ -225,7 +225,17 @@ def _end(path: Any, limit: int) -> str:
 
 
 def page_data(snapshot: SweepSnapshot) -> dict[str, Any]:
-    """Return what the page's script draws (docs/architecture.md names each part); runs are named by their place.
+    """Return what the page's script draws. Runs are named by their place in `runs`, the order of results.csv.
+
+    - `columns`, the most important first: the runs' `values`, whether all are `numbers`, whether it is a `setting`, and
+      its `label` where that is not its name. `varying` are settings that differ, `outcome` is the column that ranks,
+      `better` has `max` or `min` by metric and column.
+    - `cells`: their `labels`, and `ofRun`, the cell of each run; runs of a cell differ only in the seed.
+    - `metrics` are labels by name; `curves` have for each `run` its `y` by metric, and by axis (`epoch`, `step`,
+      `seconds`, `samples`) the place of its `x` in `xs`. `rates` are the quartiles of each run's samples per second.
+    - `pairs`: the comparison's `rows` with `value`, `low`, `high`, `verdict`, `tolerance` and the `runs` of both sides.
+    - `details`: shared `settings` and `texts`; of each run its `settings`, what it `said`, the ends of `log` and
+      `error`, its `command`. `styles` are the colours and marks of the static figures.
 
     A run that a longer one continues is left out, as in tables for people.
     """
