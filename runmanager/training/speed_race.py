@@ -91,6 +91,9 @@ class _UnrecordedRun:
         """Keep what was chosen; no other measurement of a run is needed."""
         self.chosen |= measurements.get("chosen", {})
 
+    def reset_peak_memory(self) -> None:
+        """A run without a record has no peak."""
+
     def begin(self, network: Any, loader: Any, *, optimizer: Any, checkpointer: Any) -> None:
         """A run without a record begins nothing."""
 

@@ -114,7 +114,7 @@ class Training:
             images, labels = torch.rand(size, 5, generator=generator), torch.randint(3, (size,), generator=generator)
             loss, preds = self.stepper.train(images, labels)
             assert preds.shape == (size, 3)
-            self.losses.append(loss)
+            self.losses.append(loss.clone())  # the next step may write to it
             self.scheduler.step()
             if number % 4 == 3:
                 self.network.eval()
@@ -144,6 +144,13 @@ KINDS = [
 
 @pytest.mark.parametrize("optimizer", KINDS)
 @pytest.mark.parametrize("schedule", [ConstantOptions(), OneCycleOptions()])
+def test_a_replay_copies_none_of_its_results():
+    stepper = Training().replaying().run(0, 3).stepper
+    images, labels = torch.rand(BATCH, 5), torch.zeros(BATCH, dtype=torch.int64)
+    first, second = (stepper.train(images, labels) for _ in range(2))
+    assert [each.data_ptr() for each in first] == [each.data_ptr() for each in second]
+
+
 def test_replayed_steps_train_as_eager_ones(optimizer, schedule):
     plain = Training(optimizer, schedule).run()
     graphed = Training(optimizer, schedule).replaying().run()
