@@ -144,13 +144,6 @@ KINDS = [
 
 @pytest.mark.parametrize("optimizer", KINDS)
 @pytest.mark.parametrize("schedule", [ConstantOptions(), OneCycleOptions()])
-def test_a_replay_copies_none_of_its_results():
-    stepper = Training().replaying().run(0, 3).stepper
-    images, labels = torch.rand(BATCH, 5), torch.zeros(BATCH, dtype=torch.int64)
-    first, second = (stepper.train(images, labels) for _ in range(2))
-    assert [each.data_ptr() for each in first] == [each.data_ptr() for each in second]
-
-
 def test_replayed_steps_train_as_eager_ones(optimizer, schedule):
     plain = Training(optimizer, schedule).run()
     graphed = Training(optimizer, schedule).replaying().run()
@@ -320,3 +313,10 @@ def test_a_failed_capture_raises_its_cause_and_is_cleaned_up(clean_up_calls, kin
     result = torch.ones(()), torch.ones(2, 3)
     assert CudaGraphs(torch.device("cuda")).capture(lambda: result)[1] is result
     assert clean_up_calls == wanted
+
+
+def test_a_replay_copies_none_of_its_results():
+    stepper = Training().replaying().run(0, 3).stepper
+    images, labels = torch.rand(BATCH, 5), torch.zeros(BATCH, dtype=torch.int64)
+    first, second = (stepper.train(images, labels) for _ in range(2))
+    assert [each.data_ptr() for each in first] == [each.data_ptr() for each in second]
