@@ -192,6 +192,12 @@ def test_the_peak_of_memory_is_that_after_the_uncompiled_trial(tmp_path, monkeyp
     assert "trial" in counted and "reset" in counted[len(counted) - counted[::-1].index("trial") :]
 
 
+def test_cudnn_tries_its_algorithms_within_a_run_that_asks_for_it(tmp_path):
+    asked, plain = train(tmp_path, "asked", cudnn_benchmark=True), train(tmp_path, "plain")
+    assert asked.record.environment.cudnn_benchmark is True and plain.record.environment.cudnn_benchmark is False
+    assert torch.backends.cudnn.benchmark is False
+
+
 @pytest.mark.skipif(shutil.which("g++") is None, reason="PyTorch's compiler needs a C++ compiler")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # PyTorch's warning while it loads the compiler
 def test_pytorchs_compiler(tmp_path):
