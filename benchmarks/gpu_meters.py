@@ -4,6 +4,7 @@ The steps of the counter of energy, what a reading costs, whether the list of pr
 rises from rest.
 """
 
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +28,7 @@ def step_seconds(read: Callable[[], float | None], *, until: float, now: Callabl
         if (value := read()) != last:
             last = value
             changes.append(at)
-    return [later - earlier for earlier, later in zip(changes, changes[1:], strict=False)]
+    return [later - earlier for earlier, later in itertools.pairwise(changes)]
 
 
 def _clock_after_rest(meter: DeviceMeter, device: torch.device) -> Iterator[tuple[float, float]]:
