@@ -57,8 +57,8 @@ trap 'rm -rf "$WORK"' EXIT
 STAGING=$WORK/gpu-results
 export PYTHONPATH=$REPO${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1 MPLBACKEND=Agg
 export XDG_CACHE_HOME=$WORK/cache RUNMANAGER_DATA=$WORK/data
-[[ -n ${WHEELS:-} || ! -d $REPO/gpu-wheels ]] || WHEELS=$REPO/gpu-wheels
-if [[ -n ${WHEELS:-} ]]; then
+WHEELS=${WHEELS-$(ls -d "$REPO/gpu-wheels" 2>/dev/null)}
+if [[ -n $WHEELS ]]; then
     "$PYTHON" -m pip install -q --no-index --no-deps --no-cache-dir --target "$WORK/site" "$WHEELS"/*.whl ||
         { echo "error: the wheels in $WHEELS could not be unpacked." >&2; exit 2; }
     export PYTHONPATH=$REPO:$WORK/site${PYTHONPATH#"$REPO"}

@@ -21,7 +21,7 @@ REHEARSED = {"DEVICE": "cpu", "SMALL": "1"}
 
 def run_script(results: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run the script with these variables; PYTHON `true` always succeeds."""
-    environment = {**os.environ, **variables}
+    environment = {**os.environ, "WHEELS": "", **variables}
     return subprocess.run([SCRIPT, results], env=environment, capture_output=True, text=True, timeout=120)
 
 
