@@ -38,7 +38,7 @@ class ClockChanges(NamedTuple):
 def clock_changes(run: StoredRun, measured: Sequence[EpochRecord]) -> ClockChanges:
     """Return what happened to the clock in the run's turns, or in these epochs of one that took none."""
     found = _readings(measured)
-    in_turns = [turn.clock_hertz for turn in run.turns if not turn.warmup]
+    in_turns = [turn.clock_hertz or None for turn in run.turns if not turn.warmup]
     clocks = [hertz for hertz in in_turns or [each.clock_hertz for each in found] if hertz]
     return ClockChanges(_mean(found, "throttled_share") or 0.0, min(clocks, default=0.0), max(clocks, default=0.0))
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
+import msgspec
 import psutil
 
 from runmanager.records.run.run_record import DeviceReadings
@@ -233,16 +234,14 @@ class _EpochReadings:
     def result(self, now: float, *, has_others: bool | None) -> DeviceReadings:
         """Return it at the epoch's end; the energy is left out unless the run is known to be alone on the device."""
         means = {name: total / count for name, (total, count) in self._sums.items()}
-        joules = self._meter.energy.joules()
-        is_alone = has_others is False and not means.get("has_others")
-        is_known = is_alone and joules is not None and self._joules is not None
-        seconds = now - self._begun_at
-        return DeviceReadings(
-            joules=joules - self._joules if is_known else None,
-            seconds=seconds if is_known else None,
-            counter_steps=seconds / self._meter.energy.step_seconds if is_known else None,
+        found = DeviceReadings(
             utilization=means.get("utilization"),
             clock_hertz=self._clock_hertz,
             throttled_share=means.get("is_throttled"),
             others_share=means.get("has_others"),
         )
+        joules, seconds = self._meter.energy.joules(), now - self._begun_at
+        if joules is None or self._joules is None or has_others is not False or means.get("has_others"):
+            return found
+        steps = seconds / self._meter.energy.step_seconds
+        return msgspec.structs.replace(found, joules=joules - self._joules, seconds=seconds, counter_steps=steps)
