@@ -29,6 +29,10 @@ HYDRA_TESTS := tests/launching/test_hydra_suites.py tests/launching/test_hydra_i
 FUZZER := atheris==3.0.0
 # The accuracy of the measurements where the truth is known, for docs/measurement_evidence.md.
 TRUTHS := phase_truth warmup_truth bound_truth compare_truth real_sweeps paired_truth tune_truth gate_truth
+# What an image with PyTorch and its usual company lacks, or has too old a version of.
+CARRIED := click google-crc32c hydra-core markdown-it-py mdurl msgspec nvidia-ml-py omegaconf psutil pydantic pydantic_core pygments \
+	annotated-doc annotated-types pytest-timeout rich shellingham typer typing-inspection
+GPU_PYTHON ?= 3.12
 # The time of the last commit; that of hatchling for sources without one.
 EPOCH = $$(git log -1 --format=%ct 2>/dev/null || echo 1580601600)
 # The tools to compare with. Without a network they are skipped, and the page says so.
@@ -36,7 +40,7 @@ PEERS := $(PACKAGE:$(VENV)/.installed-%=$(VENV)/.peers-%)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # two installations at once would write the same files
-.PHONY: help demo readme-output test test-release test-matrix test-kill test-deaths test-attacks test-faults test-fuzz test-soak \
+.PHONY: help gpu-wheels demo readme-output test test-release test-matrix test-kill test-deaths test-attacks test-faults test-fuzz test-soak \
 	test-mutants coverage wheel sbom audit bench truths bench-gpu lint report-library clean FORCE
 
 help:
@@ -59,7 +63,8 @@ help:
 	@echo "make test-soak   a sweep of 5,000 cells and a run of 5,000 epochs; ten minutes"
 	@echo "make bench   measure every speed in docs/benchmarks.md; about half an hour on an idle machine"
 	@echo "make truths  check the measurements against known truths (docs/measurement_evidence.md); about an hour"
-	@echo "make bench-gpu  check and measure an NVIDIA GPU, under ten minutes, into gpu-results/"
+	@echo "make bench-gpu  check and measure an NVIDIA GPU, in calls of nine minutes, into gpu-results/"
+	@echo "make gpu-wheels  gather what a machine with PyTorch lacks, to carry along; GPU_PYTHON=3.12"
 	@echo "make report-library  build the chart library of report.html from web/; needs Node.js and npm"
 	@echo "make clean   remove .venv and caches (never outputs/)"
 
@@ -143,6 +148,14 @@ bench: $(PEERS)
 truths: $(STAMP)
 	for name in $(TRUTHS); do $(BIN)/python -m benchmarks.$$name --write || failed="$$failed $$name"; done; \
 		if [ -n "$$failed" ]; then echo "error: not measured:$$failed" >&2; exit 1; fi
+
+# Wheels for the Python of that machine; the source of one package becomes a wheel here.
+gpu-wheels: $(STAMP)
+	rm -rf $@
+	$(BIN)/python -m pip wheel --quiet --no-deps --constraint constraints.txt --wheel-dir $@ antlr4-python3-runtime
+	$(BIN)/python -m pip download --quiet --no-deps --only-binary :all: --python-version $(GPU_PYTHON) \
+		$(foreach number,17 27 28,--platform manylinux_2_$(number)_x86_64) --platform manylinux2014_x86_64 --platform manylinux1_x86_64 \
+		--constraint constraints.txt --dest $@ $(CARRIED)
 
 # On a machine where nothing can be installed, run benchmarks/gpu.sh directly; its comments explain how.
 bench-gpu: $(STAMP)

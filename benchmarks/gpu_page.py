@@ -35,6 +35,7 @@ _SECTIONS = {
         "The preset `gpu_crossover`, wider than the tutorial's, which found 700,000; on the GPU with eager and with "
         "captured steps (`graphs=true`).",
     ),
+    "loaders": ("Data on the GPU", "The tutorial's network with a loader, and with the data on the GPU."),
     "tutorial": (
         "The tutorial's epoch and ours",
         "Interleaved: the tutorial's loop, and the built-in job with the data on the GPU and captured steps.",
@@ -48,6 +49,11 @@ _SECTIONS = {
         "`torch.profiler` over one epoch, the phases of unprofiled epochs, and the bottleneck that `compare` reports.",
     ),
     "tracking": ("What tracking adds", "The same steps with and without tracking (scalars every step), interleaved."),
+    "meters": ("The GPU's meters", "What the documents assume of them."),
+    "paired": (
+        "GPU and CPU in turns",
+        "The same network on both, interleaved, with the GPU's clock at the ends of turns.",
+    ),
     "regions": (
         "Bound by launches or by work",
         "The same network from small batches to the whole set in one batch: the gain of captured steps, and the share "

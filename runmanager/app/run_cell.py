@@ -39,7 +39,7 @@ from runmanager.training.criteria.metrics import declare_directions
 from runmanager.training.job import train_run
 from runmanager.training.options.groups import PairedOptions
 from runmanager.training.options.job import Precision, TrainingOptions
-from runmanager.training.step.amp import float32_precision
+from runmanager.training.step.amp import cudnn_benchmark, float32_precision
 
 _log = logging.getLogger(__name__)
 
@@ -104,7 +104,8 @@ def train_cell(
     declare_directions(options.metrics)
     config, identity = dict(settings), signature(settings)
     pending = RunRecord(name=name or paths.name, signature=identity, status=Status.PENDING, config=config)
-    with float32_precision(Precision(options.precision)):  # from the start, because the run's record contains it
+    # From the start, because the run's record contains both.
+    with float32_precision(Precision(options.precision)), cudnn_benchmark(options.cudnn_benchmark):
         try:
             device = resolve_device(str(settings.get("device") or "cpu"))
         except DeviceUnavailableError as error:

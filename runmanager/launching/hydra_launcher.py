@@ -26,7 +26,7 @@ from runmanager.launching.hydra_internals import active_whitelist, store_config
 from runmanager.launching.hydra_job import return_of_hydra_job, run_hydra_job
 from runmanager.launching.launcher import CellJob, CellLauncher, Place, Trait, never_started
 from runmanager.launching.local.engine import LocalEngine
-from runmanager.launching.local.gpus import EVERY_GPU, GpuRequest, GpuSlots
+from runmanager.launching.local.gpus import EVERY_GPU, GpuMarks, GpuRequest, GpuSlots
 from runmanager.launching.local.job_loop import Retries
 from runmanager.launching.local.jobs import Job, Limits, Listener, ProcessExit, outcome_of_exit
 from runmanager.launching.local.turns import Turns
@@ -34,7 +34,8 @@ from runmanager.launching.local.worker import Raised, Returned
 from runmanager.launching.options import LocalOptions, OnError
 from runmanager.launching.task_reference import TaskReference
 from runmanager.launching.work import Work, do_work
-from runmanager.records.host.gpus import find_gpus
+from runmanager.records.files.paths import cache_folder
+from runmanager.records.host.gpus import exclusive_gpus, find_gpus
 from runmanager.validation import fault
 
 _PLUGIN_MODULE = "hydra_plugins.runmanager"
@@ -122,6 +123,7 @@ class LocalLauncher(ProcessLauncher):
             runs_per_gpu=all_jobs or self.options.runs_per_gpu,
             are_given=self.options.gpus is not None,
             are_packed=turns is not None,  # two GPUs of one model are not equally fast
+            marks=GpuMarks(None if (cache := cache_folder()) is None else cache / "gpus"),
         )
         return LocalEngine(
             workers=all_jobs or self.options.workers,
@@ -206,6 +208,12 @@ def _gpus_of(options: LocalOptions) -> tuple[str, ...]:
     if num_wanted > len(gpus):
         most = f"the number of GPUs here ({', '.join(gpus)})" if gpus else "0, as this machine has no GPU"
         raise ConfigurationError([f"`hydra.launcher.gpus_per_run` must be at most {most}, got {num_wanted}."])
+    if num_wanted > 1 and any(gpu.startswith("MIG-") for gpu in gpus):
+        rule, way_out = "be 1 on a GPU in slices", "CUDA lets a process see one slice"
+        raise ConfigurationError([fault("hydra.launcher.gpus_per_run", rule, num_wanted, way_out)])
+    if gpus and options.runs_per_gpu > 1 and (exclusive := exclusive_gpus()):
+        way_out = f"{exclusive[0]} is in exclusive mode; `nvidia-smi -c DEFAULT` ends it, as an administrator"
+        raise ConfigurationError([fault("hydra.launcher.runs_per_gpu", "be 1", options.runs_per_gpu, way_out)])
     return gpus
 
 

@@ -9,10 +9,11 @@ import msgspec
 import torch
 
 from runmanager.errors import RunBusyError
-from runmanager.records.run.run_record import EpochRecord
+from runmanager.records.run.run_record import PHASES, EpochRecord, counted_word
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.text import pluralize
 from runmanager.tracking.checkpoint.checkpoint_file import CheckpointError
+from runmanager.tracking.device.devices import device_in_use, device_of, is_same_device
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 from runmanager.tracking.epoch_part import EpochPart, LoggedState
@@ -29,7 +30,7 @@ from runmanager.tracking.step_interval import StepInterval
 from runmanager.tracking.tensorboard.event_writer import truncate_events
 from runmanager.tracking.timing.interleaving import RunClock
 from runmanager.tracking.timing.phases import TimingNotes
-from runmanager.tracking.timing.timer import PhaseTimer
+from runmanager.tracking.timing.timer import PhaseTimer, clock_for
 from runmanager.tracking.torch_internals import version_notes
 
 
@@ -94,7 +95,7 @@ class EpochRecorder:
         self.num_steps = 0
         self._clock = clock
         self._folder = folder
-        self._device = device
+        self.device = device
         self._keeps_place = keeps_place
         self._ranks = ranks
         self._batches_to: torch.device | None = device
@@ -119,18 +120,47 @@ class EpochRecorder:
     ) -> None:
         """Move the network to the run's device, and use it in the epochs that follow.
 
-        In a run that `keeps_place` the network stays where it is, and so do batches if there is no network.
+        It stays where it is in a run that `keeps_place`, as batches do if there is no network; and on any device of the
+        run's kind, unless that has an index.
         """
         self.has_begun = True
         self._optimizer, self._checkpointer = optimizer, checkpointer
         if network is not None:
-            self.network = network if self._keeps_place else network.to(self._device)
+            there = device_of(network)
+            stays = self._keeps_place or (
+                self.device.index is None and there is not None and there.type == self.device.type
+            )
+            self.network = network if stays else network.to(self.device)
         elif self._keeps_place:
             self._batches_to = None
+        self.follow_device()
         if checkpointer is not None:
             seconds = self._options.checkpoint_seconds
             self._part_checkpoints = PartCheckpoints(checkpointer, self._save_part, seconds=seconds)
         self._begin_measurements()
+
+    def follow_device(self, *, is_timed: bool = True) -> bool:
+        """Measure the accelerator that the program uses by now, from here on; return whether it is another device.
+
+        That is where its network is. Without one it is the accelerator with the most memory in use, unless the
+        settings name another.
+        """
+        found = device_of(self.network)
+        if found is None and (self._keeps_place or self.device.index is None):
+            found = device_in_use()
+        if found is None or found.type == "cpu" or is_same_device(found, self.device):
+            return False
+        if not self._keeps_place and found.type != self.device.type:
+            if self.network is None:
+                return False  # the program may use it for something else
+            self._notes.note_deviation(f"device is {self.device} in the settings, and the network was moved to {found}")
+        self.device = self._sinks.device = found
+        if self._batches_to is not None:
+            self._batches_to = found
+        self._measurements.use(found)
+        if is_timed:
+            self.timer.use(clock_for(found))
+        return True
 
     def _begin_measurements(self) -> None:
         """Begin to measure, from what the run's record has of earlier attempts."""
@@ -191,6 +221,7 @@ class EpochRecorder:
 
     def make(self, number: int, *, is_all_training: bool) -> Epoch:
         """Start the clock of epoch `number`."""
+        self.follow_device()
         self._prepare(trains=number > 0)
         self.timer.start()
         part, self._part = self._part, None
@@ -209,6 +240,8 @@ class EpochRecorder:
 
         Without `record_every` it takes as many steps as take `seconds`, a number that all ranks agree on.
         """
+        if not continues:
+            self.follow_device()
         self._prepare()
         if not continues:
             self.timer.start()
@@ -238,7 +271,7 @@ class EpochRecorder:
 
     def make_unrecorded(self, number: int, *, timer: PhaseTimer, keep_scores: bool = False) -> Epoch:
         """Return an epoch that is never recorded."""
-        return Epoch(number, timer=timer, device=self._device, heartbeat=self._heartbeat, keep_scores=keep_scores)
+        return Epoch(number, timer=timer, device=self.device, heartbeat=self._heartbeat, keep_scores=keep_scores)
 
     def record(self, epoch: Epoch, record: EpochRecord, step_losses: LoggedLosses) -> EpochRecord:
         """Record a closed epoch; return its complete record.
@@ -250,11 +283,19 @@ class EpochRecorder:
         self._notes.extend([*self._timing_notes.add(epoch.phase_times), *epoch.notes])
         self._refuse_if_lost()  # reads a file, so only after the clock has stopped
         is_continued = epoch.parts.are_several
+        readings = self._measurements.readings()
         warmup = self.history.judge_warmup(record, self.timer.step_seconds, is_continued=is_continued)
-        record = msgspec.structs.replace(record, warmup=warmup, run_seconds=self._clock.seconds())
+        record = msgspec.structs.replace(record, warmup=warmup, run_seconds=self._clock.seconds(), readings=readings)
         interval = epoch if isinstance(epoch, StepInterval) else None
+        is_unmeasured = self.follow_device() or (interval is not None and interval.lacks_first_step)
+        if is_unmeasured:
+            record = _without_times(record)
+            self._notes.note(
+                f"{counted_word(self._folder.record)} {record.epoch} has no times: it began before {self.device} was "
+                "seen to be used, whose own clock times the work there"
+            )
         num_steps = self._num_steps_of(epoch)
-        self._notes.extend(self._measurements.epoch_ends(epoch, record, num_steps=num_steps))
+        self._notes.extend(self._measurements.epoch_ends(epoch, num_steps=num_steps))
         self.num_steps = epoch.num_steps
         self._sinks.ensure_begun(self.network)
         details = EpochDetails(
@@ -268,7 +309,9 @@ class EpochRecorder:
         )
         self._sinks.epoch(record, details)
         self.history.revise_warmup()  # before the checkpoint: a resumed run does not judge these epochs again
-        if interval is None:
+        if is_unmeasured:
+            with_wall_times: Callable[[EpochRecord], EpochRecord] = _without_times
+        elif interval is None:
             with_wall_times = partial(
                 self._clock.with_wall_times,
                 earlier_seconds=epoch.parts.earlier_seconds,
@@ -279,7 +322,6 @@ class EpochRecorder:
         self._save_checkpoint(record, with_wall_times)
         record = with_wall_times(record)
         self.history.append(record)
-        self._measurements.warmup = self.history.warmup_epochs
         if self.history.num_trained == 1:
             self._folder.write(measurements=self._measurements.measurements())  # so that a kill does not lose them all
         self._heartbeat.progress += 1
@@ -330,6 +372,11 @@ class EpochRecorder:
         logged = self._values.state()  # first, as it may write events
         events = self._folder.paths.events
         return Progress(last, events.stat().st_size if events else 0, self.num_steps, part, logged)
+
+
+def _without_times(record: EpochRecord) -> EpochRecord:
+    names = ("epoch_seconds", "wall_seconds", *(f"{phase}_seconds" for phase in PHASES))
+    return msgspec.structs.replace(record, **dict.fromkeys(names), readings=msgspec.UNSET)
 
 
 def _with_device_times(interval: StepInterval, record: EpochRecord) -> EpochRecord:

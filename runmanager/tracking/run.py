@@ -16,7 +16,7 @@ from runmanager.records.run.status import Outcome, judge
 from runmanager.records.storage.run_end import end_own_run
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.signals import sigchld_ignored
-from runmanager.tracking.device.devices import device_in_use, peak_memory
+from runmanager.tracking.device.devices import peak_memory
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_metrics.logged_metrics import whole_number
 from runmanager.tracking.epoch_recorder import EpochRecorder
@@ -77,14 +77,13 @@ class ActiveRun(LoopCalls, JobCalls):
         keeps_place: bool = False,
         ranks: RunRanks | None = None,
     ) -> None:
-        self.device = device
         self.is_resumed = folder.continues
         self._folder = folder
         self._options = options
         self._show = show
         self._on_enter = on_enter
         self._on_end = on_end
-        self._in_program, self._keeps_place = in_program, keeps_place
+        self._in_program = in_program
         self._ranks = ranks
         tell_lost_batches()  # before a first batch is taken
         self._stop_policy = StopPolicy(options.early_stop)
@@ -129,6 +128,11 @@ class ActiveRun(LoopCalls, JobCalls):
             self._steps.start_clock()  # before its first step, which may come before its network
         register(self)
         self._when_dropped = end_run_when_dropped(self, folder, self._heartbeat)
+
+    @property
+    def device(self) -> torch.device:
+        """The device that the run is measured on."""
+        return self._epochs.device
 
     @property
     def record(self) -> RunRecord:
@@ -273,6 +277,7 @@ class ActiveRun(LoopCalls, JobCalls):
             return self._end(error)
 
     def _end(self, error: BaseException | None) -> RunRecord:
+        self._epochs.follow_device(is_timed=False)
         outcome, run_seconds = self._outcome(error), self._clock.seconds()  # before pictures are drawn
         memory = self._measurements.peak_memory(self.record)
         if self._ranks is not None:
@@ -301,9 +306,7 @@ class ActiveRun(LoopCalls, JobCalls):
                 run_seconds=run_seconds,
                 num_parameters=None if network is None else num_parameters(network),
                 peak_memory_bytes=memory,
-                environment=self._measurements.environment_at_end(
-                    self.record.environment, device=device_in_use() if self._keeps_place else None
-                ),
+                environment=self._measurements.environment_at_end(self.record.environment),
                 measurements=self._measurements.measurements(),
                 notes=self._notes.lines,
                 num_records=len(self.history) if outcome.status.is_success else msgspec.UNSET,

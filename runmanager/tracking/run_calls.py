@@ -76,8 +76,12 @@ class EpochCalls(ABC):
 class JobCalls(EpochCalls):
     """Epochs of an active run that are not simply the next one."""
 
-    device: torch.device
     _sinks: RunSinks
+    _measurements: RunMeasurements
+
+    @property
+    @abstractmethod
+    def device(self) -> torch.device: ...
 
     @property
     @abstractmethod
@@ -85,6 +89,10 @@ class JobCalls(EpochCalls):
 
     @abstractmethod
     def _outcome(self, error: BaseException | None) -> Outcome: ...
+
+    def reset_peak_memory(self) -> None:
+        """Let the peak of the device's memory be that of what follows."""
+        self._measurements.reset_peak_memory()
 
     def evaluation_before_training(self) -> Iterator[Epoch]:
         """Yield epoch 0, for an evaluation only; nothing if an earlier attempt has recorded it."""
@@ -119,7 +127,12 @@ class JobCalls(EpochCalls):
         if self._turns is None:
             raise UsageError("A run must take turns to be measured in them, got none; give RunOptions(turns=…).")
         return self._turns.measured_batches(
-            batches, self._epochs.timer, num_steps=num_steps, most_steps=most_steps, leads_in=leads_in
+            batches,
+            self._epochs.timer,
+            num_steps=num_steps,
+            most_steps=most_steps,
+            leads_in=leads_in,
+            read_clock=None if self.device.type == "cpu" else self._measurements.clock_hertz,
         )
 
 

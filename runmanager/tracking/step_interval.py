@@ -15,8 +15,10 @@ class StepInterval(Epoch):
     """The steps of one record: `record_every`, or as many as take `seconds`, and the evaluation that follows them.
 
     Its number is that of its last step. It ends with what was last tracked or marked: what follows belongs to the next
-    interval, which begins at that moment.
+    interval, which begins at that moment. One that `lacks_first_step` has it among its steps, but not in its times.
     """
+
+    lacks_first_step = False
 
     def __init__(
         self, number: int, *, record_every: int | None = None, seconds: float = SECONDS, **options: Any

@@ -131,6 +131,7 @@ class StepLoop:
         """End the open interval and begin the next; what was marked since then is marked in that one."""
         assert self._interval is not None
         ended, self._interval = self._interval, None
+        clock = self._recorder.timer.clock
         self._is_clock_running = False  # if recording it fails
         record = self._end(ended)
         self._num_recorded += 1
@@ -139,7 +140,10 @@ class StepLoop:
         self._recorder.timer.start_at_last_mark()
         self._begin(continues=True)
         if mark_step is not None:
-            mark_step()
+            if self._recorder.timer.clock is clock:
+                mark_step()
+            else:  # the step was taken before the clock of its device was known
+                self.interval("track").lacks_first_step = True
         self._recorder.timer.mark("tracking")
 
     def finish(self) -> EpochRecord | None:

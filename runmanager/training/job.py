@@ -152,6 +152,8 @@ class NewRun(Protocol):
 
     def add_measurements(self, **measurements: Any) -> None: ...
 
+    def reset_peak_memory(self) -> None: ...
+
     def begin(self, network: Any, loader: Any, *, optimizer: Any, checkpointer: Any) -> None: ...
 
 
@@ -308,6 +310,7 @@ def _compile_and_capture(
     if compiled is not None:
         seconds = compiled.compile_for(stepper.compute_gradients, loader, device=run.device)
         run.add_measurements(compile_seconds=seconds)
+        run.reset_peak_memory()  # the uncompiled trial needs more
     if (graphs := graph_device(options, run.device)) is not None:
         num_full = max(1, loader.num_samples // loader.batch_size)
         stepper.use_graphs(

@@ -21,7 +21,7 @@ from runmanager.tracking.timing.interleaving import RunTurns
 from runmanager.tracking.timing.timer import PhaseTimer, clock_for
 from runmanager.training.job import build_components, train_in_turns
 from runmanager.training.options.job import Precision, TrainingOptions
-from runmanager.training.step.amp import float32_precision
+from runmanager.training.step.amp import cudnn_benchmark, float32_precision
 from runmanager.training.step.automatic_step import draws_numbers
 from runmanager.training.step.micro_batches import keep_freed_memory, needs_whole_batches
 
@@ -40,7 +40,7 @@ def train_contender(options: TrainingOptions, source: TurnSource) -> dict[str, A
     began = time.monotonic()
     device = resolve_device(options.device)
     run = _UnrecordedRun(device)
-    with float32_precision(Precision(options.precision)):
+    with float32_precision(Precision(options.precision)), cudnn_benchmark(options.cudnn_benchmark):
         seed_everything(options.seed)
         keep_freed_memory()
         components = build_components(run, options)
@@ -90,6 +90,9 @@ class _UnrecordedRun:
     def add_measurements(self, **measurements: Any) -> None:
         """Keep what was chosen; no other measurement of a run is needed."""
         self.chosen |= measurements.get("chosen", {})
+
+    def reset_peak_memory(self) -> None:
+        """A run without a record has no peak."""
 
     def begin(self, network: Any, loader: Any, *, optimizer: Any, checkpointer: Any) -> None:
         """A run without a record begins nothing."""

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import gpu_profile
+from benchmarks.gpu_meters import step_seconds
+from benchmarks.gpu_needs import lacking
 from benchmarks.gpu_page import GpuResults, page, write_page
 from benchmarks.gpu_profile import Span, busy_seconds
 from benchmarks.mnist_files import MnistFiles
@@ -18,8 +20,8 @@ REHEARSED = {"DEVICE": "cpu", "SMALL": "1"}
 
 
 def run_script(results: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run the script with these variables; PYTHON `true` always succeeds and `false` always fails."""
-    environment = {**os.environ, **variables}
+    """Run the script with these variables; PYTHON `true` always succeeds."""
+    environment = {**os.environ, "WHEELS": "", **variables}
     return subprocess.run([SCRIPT, results], env=environment, capture_output=True, text=True, timeout=120)
 
 
@@ -33,22 +35,61 @@ def summary(results: Path) -> dict[str, str]:
     ("variables", "status", "ended"),
     [
         ({"PYTHON": "true"}, 0, "ok"),
-        ({"PYTHON": "false"}, 1, "status 1"),
+        ({"PYTHON": "fails"}, 1, "status 1"),
         ({"PYTHON": "true", "SECONDS_IN_ALL": "0"}, 1, "not started: out of time"),
     ],
 )
 def test_each_part_is_summarised_and_archived(
     tmp_path: Path, variables: dict[str, str], status: int, ended: str
 ) -> None:
-    done = run_script(tmp_path, PARTS="data tutorial", **REHEARSED, **variables)
+    if variables["PYTHON"] == "fails":
+        variables = {**variables, "PYTHON": str(python(tmp_path, "*gpu_needs*) exit 0;; *) exit 1;;"))}
+    results = tmp_path / "results"
+    done = run_script(results, PARTS="data tutorial", **REHEARSED, **variables)
     assert done.returncode == status, done.stderr
-    assert summary(tmp_path) == {"data": ended, "tutorial": ended}
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["gpu-results.tar.gz", "summary.tsv"]
-    with tarfile.open(tmp_path / "gpu-results.tar.gz") as archive:
+    assert summary(results) == {"data": ended, "tutorial": ended}
+    assert sorted(path.name for path in results.iterdir()) == ["gpu-results.tar.gz", "summary.tsv"]
+    with tarfile.open(results / "gpu-results.tar.gz") as archive:
         names = archive.getnames()
     assert "gpu-results/REHEARSAL" in names
     assert len([name for name in names if name.startswith("gpu-results/summaries/")]) == 1
     assert ("gpu-results/said/data.txt" in names) == ("SECONDS_IN_ALL" not in variables)
+
+
+def python(folder: Path, cases: str) -> Path:
+    """Make a stand-in for Python that decides by its arguments."""
+    made = folder / "python"
+    made.write_text(f'#!/bin/sh\ncase "$*" in {cases} esac\n')
+    made.chmod(0o755)
+    return made
+
+
+def test_the_same_command_goes_on_with_what_has_not_ended_well(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    first = str(python(tmp_path, "*tutorial_epoch*) exit 1;; *) exit 0;;"))
+    assert run_script(results, PYTHON=first, **REHEARSED).returncode == 1
+    assert [part for part, ended in summary(results).items() if ended != "ok"] == ["tutorial"]
+    assert run_script(results, PYTHON="true", **REHEARSED).returncode == 0
+    assert summary(results) == dict.fromkeys(("data", "ceilings", "tutorial"), "ok")
+    with tarfile.open(results / "gpu-results.tar.gz") as archive:
+        assert "gpu-results/said/devices.txt" in archive.getnames()  # of the first call
+        assert len([name for name in archive.getnames() if "/summaries/" in name]) == 2
+
+
+def test_a_part_starts_only_if_its_time_is_left(tmp_path: Path) -> None:
+    run_script(tmp_path, PYTHON="true", SECONDS_IN_ALL="30", PARTS="data tutorial", **REHEARSED)
+    assert summary(tmp_path) == {"data": "ok", "tutorial": "not started: out of time"}
+
+
+def test_what_the_machine_lacks_is_said_before_anything_runs() -> None:
+    found = list(lacking(["pytest>=8", "pytest>=900", "no-such-package>=1", "absent; python_version < '3'"]))
+    assert [each.partition(" (")[0] for each in found] == ["pytest>=900", "no-such-package>=1"]
+    assert found[1].endswith("(none)")
+
+
+def test_the_steps_of_a_counter_are_those_between_two_changes() -> None:
+    values, times = iter([1, 1, 2, 2, 2, 3, 4]), iter(range(100))
+    assert step_seconds(lambda: next(values), until=6, now=lambda: next(times)) == [3, 1]
 
 
 @pytest.mark.parametrize(
@@ -57,13 +98,14 @@ def test_each_part_is_summarised_and_archived(
         ({"DEVICE": "cpu", "SMALL": ""}, "DEVICE must be cuda, or a rehearsal with SMALL=1, got cpu."),
         ({**REHEARSED, "PARTS": "data lunch"}, "PARTS must be of "),
         ({**REHEARSED, "PYTHON": "false", "WHEELS": "nowhere"}, "the wheels in nowhere could not be unpacked."),
+        ({**REHEARSED, "PYTHON": "no-python"}, ""),
     ],
 )
 def test_invalid_settings_are_rejected_before_anything_runs(
     tmp_path: Path, variables: dict[str, str], message: str
 ) -> None:
     done = run_script(tmp_path, **variables)
-    assert done.returncode == 2 and message in done.stderr and done.stderr.startswith("error: ")
+    assert done.returncode == 2 and message in done.stderr and (not message or done.stderr.startswith("error: "))
     assert list(tmp_path.iterdir()) == []
 
 

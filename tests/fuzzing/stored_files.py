@@ -164,8 +164,6 @@ def _measurements() -> Measurements:
         bytes_per_step=10**9,
         step_units={"samples": 100.0},
         peak_host_bytes=10**9,
-        gpu_utilization=0.5,
-        gpu_energy_joules_per_epoch=5.0,
         ceilings=peaks,
     )
 

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from runmanager.tracking.monitoring.resource_sampler import open_gpu_meter
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.storage.reader import read_sweep
+from runmanager.tracking.monitoring.device_meter import open_meter
 
 from .gpu_device import DEVICE, needs_cuda, needs_device
 
@@ -58,13 +60,12 @@ def test_runs_in_separate_processes_have_separate_memory(tmp_path: Path) -> None
 @needs_cuda
 def test_the_gpu_has_meters() -> None:
     pytest.importorskip("pynvml")
-    meter = open_gpu_meter(DEVICE)
+    meter = open_meter(DEVICE)
     assert meter is not None
     look = meter.read({os.getpid()})
     assert look.utilization is not None and 0 <= look.utilization <= 1
     assert look.clock_hertz and look.clock_hertz > 1e8
-    assert look.power_watts is None or 1 < look.power_watts < 5000  # some virtual machines do not report it
-    before, after = meter.energy_joules(), meter.energy_joules()
+    before, after = meter.energy.joules(), meter.energy.joules()
     assert before is None or (after is not None and 0 < before <= after)
 
 
@@ -76,3 +77,62 @@ def test_a_sweep_of_both_devices_is_compared(tmp_path: Path) -> None:
     with (tmp_path / "cells" / "comparison.csv").open(newline="") as file:
         (pair,) = csv.DictReader(file)
     assert (pair["baseline"], pair["candidate"]) == ("cpu", "cuda") and float(pair["speedup"]) > 0
+
+
+def output(folder: Path, code: str) -> str:
+    """Run a program in `folder`, and return what it printed."""
+    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=DEADLINE_SECONDS)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+LATE = """
+import time, torch, runmanager
+with runmanager.start_run(params={}, root="late") as run:
+    for epoch in run.epochs(4):
+        began, matrix = time.perf_counter(), torch.rand(4096, 4096, device="cuda")
+        for _ in range(100):
+            matrix = torch.mm(matrix, matrix).clamp(0, 1)
+        epoch.track(1.0, samples=1)
+        run.end_epoch(epoch)
+        print("took", time.perf_counter() - began)
+"""
+
+
+@needs_cuda
+def test_a_device_that_appears_later_is_timed_by_its_own_clock(tmp_path: Path) -> None:
+    taken = [float(line.split()[1]) for line in output(tmp_path, LATE).splitlines() if line.startswith("took")]
+    (run,) = read_sweep(SweepPaths(tmp_path / "late")).runs
+    seconds = [epoch.epoch_seconds for epoch in run.epochs]
+    assert seconds[0] is None and run.record.environment.device_name == torch.cuda.get_device_name(DEVICE)
+    assert seconds[2:] == [pytest.approx(each, rel=0.2, abs=0.005) for each in taken[2:]]
+
+
+FULL = """
+import torch
+from runmanager.tracking.lifecycle.outcome import outcome_of
+left, right = torch.rand(2, 64, 64, device="cuda").unbind()
+images = torch.rand(64, 64, 64, 64, device="cuda")
+free, _ = torch.cuda.mem_get_info()
+kept = []
+while free > 2**20:  # beside PyTorch's allocator, which would give it back
+    try:
+        kept.append(torch.empty(free - 2**19, dtype=torch.uint8, device="cuda"))
+    except torch.OutOfMemoryError:
+        pass
+    free //= 2
+for work in (lambda: torch.mm(left, right), lambda: torch.conv2d(images, torch.rand(64, 64, 3, 3).cuda())):
+    try:
+        work()
+        print("none: it had room")
+    except RuntimeError as error:
+        print(outcome_of(error).reason, error)
+"""
+
+
+@needs_cuda
+def test_libraries_without_memory_are_out_of_memory(tmp_path: Path) -> None:
+    for line in output(tmp_path, FULL).splitlines():
+        assert not line.startswith("exception"), line

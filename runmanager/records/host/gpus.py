@@ -1,9 +1,10 @@
 """GPUs of this machine, found without torch, which would start CUDA in a driver; their measured peaks."""
 
 import os
+import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,8 @@ VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
 _DRIVER_FOLDER = Path("/proc/driver/nvidia/gpus")
 _DEVICES = Path("/dev")
 _AMD = Path("/dev/kfd")  # PyTorch's name for AMD's GPUs is cuda too
+_UNKNOWN = "?"  # in a unique name that the driver has not read yet
+_UUID = re.compile(r"\(UUID: ((?:GPU|MIG)-[^)]+)\)")
 _SECONDS = 20  # nvidia-smi wakes a sleeping driver; a broken one must not hang the command
 
 
@@ -23,14 +26,15 @@ def find_gpus(
 ) -> tuple[str, ...]:
     """Return the GPUs that a process may use here, named as CUDA_VISIBLE_DEVICES names them; empty where none is found.
 
-    The first source that exists decides: that variable, NVIDIA's driver under /proc, `nvidia-smi -L`.
+    That variable decides, as far as its names are of GPUs that are here; without it all are. NVIDIA's driver lists them
+    under /proc, else `nvidia-smi -L` does. They have their unique names, which are the same for all processes, if these
+    are known; of a GPU in slices each slice is one.
     """
     given = (os.environ if environment is None else environment).get(VISIBLE_VARIABLE)
+    listed = _of_driver(driver, devices)
     if given is not None:
-        return _parse_visible(given)
-    if driver.is_dir():
-        return _numbered(_count_in_driver(driver, devices))
-    return _numbered(_count_in_nvidia_smi())
+        return _parse_visible(given, known=listed or ())
+    return _of_nvidia_smi() if listed is None else listed
 
 
 def has_cuda() -> bool:
@@ -38,28 +42,47 @@ def has_cuda() -> bool:
     return bool(find_gpus()) or _AMD.exists()
 
 
-def _parse_visible(given: str) -> tuple[str, ...]:
-    """Parse CUDA_VISIBLE_DEVICES as CUDA does: an invalid name ends the list."""
+def _parse_visible(given: str, *, known: Sequence[str]) -> tuple[str, ...]:
+    """Parse CUDA_VISIBLE_DEVICES as CUDA does: a name that is not of a `known` GPU ends the list, if any is known.
+
+    A GPU is named by its index or by the beginning of its unique name.
+    """
     names: list[str] = []
     for name in given.split(","):
         name = name.strip()
-        if not (name.isdecimal() or name.startswith(("GPU-", "MIG-"))):
+        if name.isdecimal():
+            is_here = not known or int(name) < len(known)
+        elif name.startswith("GPU-") and any(each.startswith("GPU-") for each in known):
+            found = [each for each in known if each.startswith(name)]
+            is_here = len(found) == 1
+            name = found[0] if is_here else name
+        else:
+            is_here = name.startswith(("GPU-", "MIG-"))
+        if not is_here:
             break
         names.append(name)
     return tuple(dict.fromkeys(names))
 
 
-def _numbered(count: int) -> tuple[str, ...]:
-    return tuple(str(index) for index in range(count))
+def _of_driver(driver: Path, devices: Path) -> tuple[str, ...] | None:
+    """Return the GPUs that have a device file: a container may see the driver of GPUs that it was not given.
 
-
-def _count_in_driver(driver: Path, devices: Path) -> int:
-    """Count the GPUs that have a device file: a container may see the driver of GPUs that it was not given."""
-    count = 0
-    for information in driver.glob("*/information"):
-        minors = [line.split()[-1] for line in information.read_text().splitlines() if line.startswith("Device Minor")]
-        count += any((devices / f"nvidia{minor}").exists() for minor in minors)
-    return count
+    None if the driver lists none, as under Windows, and if one is in slices, which it does not list.
+    """
+    names = []
+    for information in sorted(driver.glob("*/information")):  # by place on the bus, as nvidia-smi lists them
+        facts = {
+            name: text.strip()
+            for name, _, text in (line.partition(":") for line in information.read_text().splitlines())
+        }
+        minor = facts.get("Device Minor", "")
+        if any(driver.parent.glob(f"capabilities/gpu{minor}/mig/gi*")):
+            return None
+        if (devices / f"nvidia{minor}").exists() and facts.get("GPU Excluded") != "Yes":
+            names.append(facts.get("GPU UUID", _UNKNOWN))
+    if not any(driver.glob("*")):
+        return None
+    return tuple(map(str, range(len(names)))) if any(_UNKNOWN in name for name in names) else tuple(names)
 
 
 def gpu_names(*, driver: Path = _DRIVER_FOLDER) -> list[str]:
@@ -68,15 +91,37 @@ def gpu_names(*, driver: Path = _DRIVER_FOLDER) -> list[str]:
     return [line.partition(":")[2].strip() for line in lines if line.startswith("Model:")]
 
 
-def _count_in_nvidia_smi() -> int:
+def _of_nvidia_smi() -> tuple[str, ...]:
+    """Return what `nvidia-smi -L` lists: below each GPU in slices its slices, which take its place."""
+    names: list[str] = []
+    for line in _nvidia_smi("-L"):
+        found = _UUID.search(line)
+        if line.startswith("GPU ") and found:
+            names.append(found[1])
+        elif found and names:
+            if names[-1].startswith("GPU-"):
+                del names[-1]
+            names.append(found[1])
+    return tuple(names)
+
+
+def exclusive_gpus() -> list[str]:
+    """Return the unique names of GPUs that an administrator lets only one process use at a time."""
+    lines = (line.partition(", ") for line in _nvidia_smi("--query-gpu=uuid,compute_mode", "--format=csv,noheader"))
+    return [name for name, _, mode in lines if mode.startswith("Exclusive")]
+
+
+def _nvidia_smi(*arguments: str) -> list[str]:
+    """Return the lines that nvidia-smi prints; none without it, or if it fails."""
     command = shutil.which("nvidia-smi")
     if command is None:
-        return 0
+        return []
     try:
-        output = subprocess.run([command, "-L"], capture_output=True, text=True, timeout=_SECONDS, check=True).stdout
+        return subprocess.run(
+            [command, *arguments], capture_output=True, text=True, timeout=_SECONDS, check=True
+        ).stdout.splitlines()
     except (OSError, subprocess.SubprocessError):
-        return 0
-    return sum(line.startswith("GPU ") for line in output.splitlines())
+        return []
 
 
 def is_device_missing(device: str | None) -> bool:

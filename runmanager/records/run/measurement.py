@@ -24,7 +24,8 @@ class Unit(Enum):
     LOSS = 4
     COUNT = 5
     BYTES = 6
-    NONE = 7
+    ENERGY = 7
+    NONE = 8
 
 
 class Taken(StrEnum):
@@ -42,7 +43,7 @@ class Measurement(NamedTuple):
     `better` is `min` or `max` where runs can be compared by it. `label` is what it is called in sentences, by default
     its name, and `heading` above a column, by default the label, or the words of the name. `tag` is that of its scalar
     in TensorBoard. `spare` tells the columns that people are shown: 0 is always, 1 the first to be left out where the
-    width is short, and so on; None is in files alone.
+    width is short, and so on; None is in files alone. One that `is_of_some` has a column only where a run has it.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Measurement(NamedTuple):
     heading: str = ""
     tag: str = ""
     spare: int | None = None
+    is_of_some: bool = False
 
     @property
     def is_of_epochs(self) -> bool:
@@ -67,7 +69,7 @@ class Measurement(NamedTuple):
         return "ratio" if self.unit is Unit.BYTES else "difference"
 
 
-_RATE, _SECONDS, _FRACTION, _LOSS, _COUNT, _BYTES, _NONE = Unit
+_RATE, _SECONDS, _FRACTION, _LOSS, _COUNT, _BYTES, _ENERGY, _NONE = Unit
 _LAST, _MEDIAN, _RECORD, _FOUND = Taken
 
 MEASUREMENTS = (
@@ -91,6 +93,11 @@ MEASUREMENTS = (
     Measurement("started_at", _NONE, _RECORD),
     Measurement("run_dir", _NONE, _FOUND),
     Measurement("overall_samples_per_second", _RATE, _FOUND, MAX, "overall samples per second"),
+    Measurement("energy_joules", _ENERGY, _FOUND, is_of_some=True),
+    Measurement("samples_per_joule", _ENERGY, _FOUND, is_of_some=True),
+    Measurement("average_power_watts", _ENERGY, _FOUND, is_of_some=True),
+    Measurement("gpu_utilization", _FRACTION, _FOUND, heading="GPU utilization", is_of_some=True),
+    Measurement("throttled_share", _FRACTION, _FOUND, is_of_some=True),
 )
 """In the order of results.csv."""
 

@@ -31,6 +31,23 @@ RANK_0_ALONE = "samples, throughput and metrics are those of rank 0"
 _INFINITE = float("inf")
 
 
+class DeviceReadings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """What the meters of a run's device said in an epoch, evaluation included; None for what they did not say.
+
+    `joules` is the energy used in `seconds`, in which its counter took about `counter_steps` steps; unknown unless the
+    run had the device for itself. `clock_hertz` is read at the epoch's end. The shares, fractions in [0, 1], are those
+    of time (`utilization`), and of readings with a throttled device or with other processes computing on it.
+    """
+
+    joules: float | None = None
+    seconds: float | None = None
+    counter_steps: float | None = None
+    utilization: float | None = None
+    clock_hertz: float | None = None
+    throttled_share: float | None = None
+    others_share: float | None = None
+
+
 class EpochRecord(msgspec.Struct, frozen=True, gc=False):
     """One epoch: metrics are means over its samples, accuracies fractions in [0, 1], times in seconds.
 
@@ -38,7 +55,8 @@ class EpochRecord(msgspec.Struct, frozen=True, gc=False):
     also where the samples of a step could not be counted.
     None means not measured. `run_seconds` counts from the run's start. `metrics` are the values that the program
     logged, by name, None for one that is not finite; `units` are counts of what was trained on besides samples, as
-    tokens. Both are left out of the file if there are none: read them as `record.metrics or {}`.
+    tokens. Both are left out of the file if there are none: read them as `record.metrics or {}`; so is `readings`,
+    where nothing was read.
     """
 
     epoch: Int64
@@ -58,6 +76,7 @@ class EpochRecord(msgspec.Struct, frozen=True, gc=False):
     tracking_seconds: float | None = None
     metrics: dict[str, float | None] | msgspec.UnsetType = msgspec.UNSET
     units: dict[str, Int64] | msgspec.UnsetType = msgspec.UNSET
+    readings: DeviceReadings | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def known_samples(self) -> int | None:
@@ -147,9 +166,7 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
     without caches.
 
     Peaks are those of the device's memory during training, except `peak_host_bytes`, the peak resident memory of this
-    process since it began. Shares are fractions in [0, 1]. The accelerator's meters are means over samples taken during
-    the epochs; `gpu_throttled_share` and `gpu_others_share` are the shares of samples with a throttled device or with
-    other processes computing on it. Energy is a median over measured epochs, evaluation included.
+    process since it began. Older files have means of what each epoch's record has now (`gpu_…`), which are not read.
     """
 
     first_batch_seconds: float | None = None
@@ -165,12 +182,6 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
     peak_allocated_bytes: Int64 | None = None
     peak_reserved_bytes: Int64 | None = None
     peak_host_bytes: Int64 | None = None
-    gpu_utilization: float | None = None
-    gpu_power_watts: float | None = None
-    gpu_energy_joules_per_epoch: float | None = None
-    gpu_clock_hertz: float | None = None
-    gpu_throttled_share: float | None = None
-    gpu_others_share: float | None = None
     ceilings: DevicePeaks | None = None
 
 
@@ -330,6 +341,7 @@ class Turn(msgspec.Struct, frozen=True):
 
     Runs of one `session` took turns on one machine. Turns of the same `round`, counted from 1, belong together; `place`
     is their order in it, from 1. A `warmup` turn does not count.
+    `clock_hertz` is the clock of an accelerator at its end, left out where it is unknown.
     """
 
     session: str
@@ -339,6 +351,7 @@ class Turn(msgspec.Struct, frozen=True):
     samples: Int64
     seconds: float
     warmup: bool = False
+    clock_hertz: float | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def samples_per_second(self) -> float | None:

@@ -20,6 +20,7 @@ part of the signature. In a custom training loop these names have no special mea
 LATER: dict[str, Any] = {
     "channels_last": False,
     "compile": False,
+    "cudnn_benchmark": False,
     "graphs": False,
     "loss._target_": "torch.nn.CrossEntropyLoss",
     "loader.prefetch_to_device": False,

@@ -8,6 +8,7 @@ from runmanager.records.settings.grid import seed_text
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.comparability import differences
 from runmanager.results.compare.comparison_side import Side
+from runmanager.results.load.readings import clock_changes
 from runmanager.results.load.run_summary import OVERALL_RATE, measured_epochs, overall_rate
 from runmanager.results.metrics.metric_lookup import RUN_TIME
 from runmanager.results.stats.descriptive import geometric_mean, median
@@ -66,6 +67,7 @@ def pair_caveats(sides: Sequence[Side], *, is_compared: bool) -> list[str]:
     environment = [*noteworthy, *devices, *_unknown_code(sides)]
     return [
         *outlier_caveats(sides),
+        *_clock_caveats(sides),
         *_deviations(sides),
         *_unlike_precision(sides),
         *([*_unlike_choices(sides), *_unlike_following(sides)] if is_compared else []),
@@ -73,6 +75,23 @@ def pair_caveats(sides: Sequence[Side], *, is_compared: bool) -> list[str]:
         *uncommitted,
         *partial,
     ]
+
+
+def _clock_caveats(sides: Sequence[Side]) -> list[str]:
+    """Name the sides whose devices were throttled, or had a clock that changed between the epochs of a run."""
+    lines = []
+    for side in sides:
+        changes = [clock_changes(run, measured_epochs(run)) for run in side.finished]
+        throttled = [each.throttled_share for each in changes if each.throttled_share]
+        unsteady = [each.highest / each.lowest - 1 for each in changes if each.is_unsteady]
+        for found, what in (
+            (throttled, "was throttled in up to {} of its readings"),
+            (unsteady, "changed its clock by up to {}"),
+        ):
+            if found:
+                which = f" in {len(found)} of {len(changes)} runs" if len(changes) > 1 else ""
+                lines.append(f"{side.label}: the device {what.format(_percent(max(found)))}{which}")
+    return lines
 
 
 def _left_out(sides: Sequence[Side]) -> list[str]:

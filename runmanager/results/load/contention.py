@@ -16,7 +16,7 @@ STEAL_SHARE = 0.10
 """Share of CPU time that the hypervisor gave to other guests above which a run is contended: stolen time is missing
 from every core, so it reduces the throughput by as much as a speedup must exceed (`--drift`)."""
 GPU_OTHERS_SHARE = 0.10
-"""Share of the samples of the run's GPU that found other processes computing on it above which it is contended: others
+"""Share of the readings of the run's GPU that found other processes computing on it above which it is contended: others
 that compute for less than a tenth of the run do not change its medians."""
 
 OVERLAP = "another run on the host at the same time"
@@ -56,7 +56,8 @@ def contention(exposures: Sequence[Exposure]) -> list[tuple[str, ...] | None]:
 
 def _outside_load(run: StoredRun) -> tuple[str, ...]:
     environments = [run.record.environment, *(attempt.environment for attempt in own_attempts(run.record))]
-    shared = (run.record.measurements.gpu_others_share or 0.0) > GPU_OTHERS_SHARE
+    seen = [share for epoch in run.epochs if epoch.readings and (share := epoch.readings.others_share) is not None]
+    shared = sum(seen) > GPU_OTHERS_SHARE * len(seen)
     return (*((OUTSIDE_LOAD,) if any(map(_is_loaded, environments)) else ()), *((GPU_OTHERS,) if shared else ()))
 
 

@@ -18,6 +18,7 @@ from runmanager.records.storage.labels import NO_LABELS, SweepLabels
 from runmanager.records.storage.reader import Damage, StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.load.contention import Exposure, exposure_of
+from runmanager.results.load.readings import clock_changes, readings_of
 from runmanager.results.stats.descriptive import iqr, median
 from runmanager.results.table_model.columns import RESULT_COLUMNS
 
@@ -115,7 +116,8 @@ class RunSummary(msgspec.Struct, frozen=True, array_like=True, gc=False):
     `deviations` about deviations from the settings. `last_seen` has the last heartbeat of a running run that cannot be
     observed from this host, else it is empty. `logged` is the index of the `SweepSummary.logged_names` of its
     `logged_values`: the metrics' values of the run or of their last epoch, then the median throughput of each unit.
-    `kind` is that of its program, `world_size` that of `StoredRun`.
+    `clock_notes` are lines about the clock of its device. `kind` is that of its program, `world_size` that of
+    `StoredRun`.
     """
 
     folder: str
@@ -134,6 +136,7 @@ class RunSummary(msgspec.Struct, frozen=True, array_like=True, gc=False):
     continued_from: str = ""
     world_size: int = 1
     choices: dict[str, Any] = {}
+    clock_notes: tuple[str, ...] = ()
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -207,6 +210,7 @@ def summarize_run(run: StoredRun, planned: Container[str], logged: LoggedNamesTa
         run.continued_from,
         run.world_size,
         {} if run.record.signature in planned else run.choices,
+        tuple(clock_changes(run, measured_epochs(run)).lines()),
     )
 
 
@@ -235,7 +239,9 @@ def _values(run: StoredRun) -> tuple[Any, ...]:
         row.update((name, getattr(last_with_outcome(record, epochs, name), name, None)) for name in OUTCOMES)
         if record.run_seconds is None:
             row["run_seconds"] = epochs[-1].run_seconds
-        row.update(_times(measured_epochs(run)))
+        measured = measured_epochs(run)
+        row.update(_times(measured))
+        row.update(readings_of(run, measured))
     row.update((name, value) for name, value in (record.summary or {}).items() if name in OUTCOMES)
     return tuple(row.values())
 

@@ -16,6 +16,7 @@ from runmanager.records.run.run_record import PHASES, TRAINING_PHASES, EpochReco
 from runmanager.records.storage.reader import StoredRun, read_sweep
 from runmanager.results.findings.roofline import work_of
 from runmanager.results.findings.shared_files import shared_file_lines
+from runmanager.results.load.readings import clock_changes, readings_of
 from runmanager.results.load.run_summary import last_metrics, logged_values, measured_epochs, metric_names
 from runmanager.results.stats.descriptive import median
 from runmanager.results.table_model.columns import rate_name
@@ -55,7 +56,7 @@ def run_sections(run: StoredRun) -> list[Section]:
         Section("Environment", _environment_rows(record)),
         Section("Earlier attempts", _attempt_rows(record), lines=describe_attempts(record)),
         Section("Deviations from the settings", lines=record.deviations),
-        Section("Notes", lines=record.notes),
+        Section("Notes", lines=[*record.notes, *clock_changes(run, measured_epochs(run)).lines()]),
         Section("Files shared with other runs", lines=_shared_files(run)),
         Section("Files", _file_rows(run.paths)),
         _tail_section(run.paths.error, _ERROR_LINES),
@@ -160,11 +161,12 @@ def _phase_rows(measured: Sequence[EpochRecord]) -> tuple[list[list[str]], list[
 
 def _measurement_rows(run: StoredRun) -> list[tuple[str, str]]:
     """The measurements of the run as a whole, with thousands separators, and what follows from its work and times."""
-    found = run.record.measurements
+    found, readings = run.record.measurements, readings_of(run, measured_epochs(run))
     values = msgspec.structs.asdict(found)
     known = {name: value for name, value in values.items() if value not in (None, msgspec.UNSET)}
     rows = [(f"{name}=auto", format_value(value)) for name, value in (found.chosen or {}).items()]
     rows += [(name, _number(value)) for name, value in known.items() if name not in ("ceilings", "chosen")]
+    rows += [(name, human(value, name)) for name, value in readings.items() if value is not None]
     return [*rows, *_utilization_rows(run), *(_peak_rows(found.ceilings) if found.ceilings else [])]
 
 

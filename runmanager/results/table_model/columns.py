@@ -19,7 +19,9 @@ BASE_SETTINGS = ("lr", "batch_size", "num_workers", "device")
 
 RUN_COLUMNS = ("run", "status", "reason")
 RESULT_COLUMNS = named(MEASUREMENTS)
-EPOCH_COLUMNS = ("run", *(name for name in EpochRecord.__struct_fields__ if name not in ("metrics", "units")))
+_OF_SOME = named(each for each in MEASUREMENTS if each.is_of_some)
+_NO_COLUMNS = ("metrics", "units", "readings")  # of an epoch's fields
+EPOCH_COLUMNS = ("run", *(name for name in EpochRecord.__struct_fields__ if name not in _NO_COLUMNS))
 COMPARISON_COLUMNS = (
     *("axis", "baseline", "candidate", "baseline_samples_per_second", "candidate_samples_per_second", "speedup"),
     *("ci_low", "ci_high", "verdict", "reason", "baseline_epochs", "candidate_epochs"),
@@ -140,6 +142,12 @@ class Table:
     num_unread: int = 0
     labels: tuple[str, ...] = ()
     metric: str | None = None
+
+
+def result_columns(rows: Iterable[Row]) -> list[str]:
+    """Return `RESULT_COLUMNS` without those of some runs that no row has."""
+    known = {name for row in rows for name in _OF_SOME if row[name] is not None}
+    return [name for name in RESULT_COLUMNS if name in known or name not in _OF_SOME]
 
 
 def column_of(setting: str) -> str:

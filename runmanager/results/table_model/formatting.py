@@ -163,7 +163,7 @@ def _with_deviation(mean: str, value: Spread) -> str:
 
 # Settings are shown exactly; only measurements are rounded.
 _MEASURED = frozenset(
-    {*named(each for each in MEASUREMENTS if each.unit in (Unit.LOSS, Unit.SECONDS, Unit.RATE)), *EFFECTS}
+    {*named(each for each in MEASUREMENTS if each.unit in (Unit.LOSS, Unit.SECONDS, Unit.RATE, Unit.ENERGY)), *EFFECTS}
     | {"ci_low", "ci_high", "baseline_samples_per_second", "candidate_samples_per_second"}
     | {"baseline_value", "candidate_value"}
 )

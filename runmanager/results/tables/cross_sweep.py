@@ -11,13 +11,13 @@ from runmanager.results.load.run_summary import RunSummary, damage_notes
 from runmanager.results.load.several_sweeps import SWEEP, NamedSweep
 from runmanager.results.table_model.columns import (
     BASE_SETTINGS,
-    RESULT_COLUMNS,
     Directions,
     LoggedColumns,
     Row,
     Table,
     column_of,
     logged_columns,
+    result_columns,
 )
 from runmanager.results.tables.results_table import (
     label_notes,
@@ -47,14 +47,13 @@ def cross_sweep_rows(sweeps: Sequence[NamedSweep], *, requested: Sequence[str] =
     tables = [result_rows(each.summary, each.plan, requested=words, among=logged) for each in sweeps]
     settings = _union([_renamed(name) for name in table.settings] for table in tables)
     metrics, rates = tuple(logged.metrics.values()), tuple(logged.rates.values())
-    columns = ["run", SWEEP, "status", "reason", *settings, *RESULT_COLUMNS, *metrics, *rates]
     rows = [row for each, table in zip(sweeps, tables, strict=True) for row in _rows(each, table, settings)]
     rows.sort(key=lambda row: ((seconds := row["epoch_seconds"]) is None, seconds or 0.0))
     shown = [name for name in BASE_SETTINGS if name in telling]
     shown += [name for name in telling if name not in BASE_SETTINGS]
     directions = _directions(sweeps, tables)
     table = Table(
-        columns=columns,
+        columns=["run", SWEEP, "status", "reason", *settings, *result_columns(rows), *metrics, *rates],
         rows=rows,
         settings=(SWEEP, *settings),
         derived=tuple(_union([_renamed(name) for name in table.derived] for table in tables)),

@@ -38,6 +38,7 @@ from runmanager.results.table_model.columns import (
     Table,
     column_of,
     logged_columns,
+    result_columns,
     setting_of,
 )
 from runmanager.text import pluralize
@@ -109,7 +110,7 @@ def result_rows(
     settings = tuple(column for _, column in columns)
     directions = declared_directions(summary)
     table = Table(
-        columns=[*RUN_COLUMNS, *settings, *RESULT_COLUMNS, *in_metrics, *in_rates],
+        columns=[*RUN_COLUMNS, *settings, *result_columns(rows), *in_metrics, *in_rates],
         rows=rows,
         settings=settings,
         derived=tuple(column for name, column in columns if name in cells.choices or name in following),
@@ -123,6 +124,7 @@ def result_rows(
             *_warmup_notes(runs),
             *_attempt_notes(runs),
             *_deviation_notes(runs),
+            *_clock_notes(runs),
             *directions.notes(),
             *_adopted_notes(runs),
             *row_notes(rows),
@@ -295,6 +297,11 @@ def _deviation_notes(runs: Sequence[RunSummary]) -> list[str]:
     """Notes on deviations of runs from their settings."""
     lines = [f"{run.name}: {line}." for run in runs for line in run.deviations]
     return _first_lines(lines)
+
+
+def _clock_notes(runs: Sequence[RunSummary]) -> list[str]:
+    """Notes on devices that were throttled, or whose clock changed between the epochs of a run."""
+    return _first_lines([f"{run.name}: {line}." for run in runs for line in run.clock_notes])
 
 
 def _adopted_notes(runs: Sequence[RunSummary]) -> list[str]:

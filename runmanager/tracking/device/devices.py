@@ -1,5 +1,6 @@
 """Devices: resolve names, check availability, wait for them, read their memory and properties; random states."""
 
+import itertools
 import random
 import resource
 import sys
@@ -24,14 +25,48 @@ def default_device() -> torch.device:
     return torch.device("cpu")
 
 
-def device_in_use() -> torch.device:
-    """Return the accelerator that this process uses, else the CPU. Starts none."""
+def devices_in_use() -> list[torch.device]:
+    """Return the accelerators that this process has had memory on, the one with the most first. Starts none."""
     for name in ("cuda", "xpu"):
-        if getattr(torch, name).is_initialized():
-            return torch.device(name, torch.get_device_module(name).current_device())
+        module = torch.get_device_module(name)
+        if module.is_initialized():
+            peaks = {torch.device(name, at): _peak_or_none(name, at) for at in range(module.device_count())}
+            if None in peaks.values():  # the program replaced the allocator by one that does not count
+                return [torch.device(name, module.current_device())]
+            return sorted((each for each, peak in peaks.items() if peak), key=lambda each: -(peaks[each] or 0))
     if torch.backends.mps.is_available() and torch.mps.current_allocated_memory() > 0:
-        return torch.device("mps")
-    return torch.device("cpu")
+        return [torch.device("mps")]
+    return []
+
+
+def _peak_or_none(kind: str, index: int) -> int | None:
+    try:
+        return _peak(torch.device(kind, index), "max_memory_allocated")
+    except RuntimeError:  # which NotImplementedError is one of
+        return None
+
+
+def device_in_use() -> torch.device:
+    """Return the accelerator that this process uses most, else the CPU. Starts none."""
+    return next(iter(devices_in_use()), torch.device("cpu"))
+
+
+def device_of(network: torch.nn.Module | None) -> torch.device | None:
+    """Return the device of the network's first tensor that is on one; None for one without."""
+    tensors = () if network is None else itertools.chain(network.parameters(), network.buffers())
+    return next((tensor.device for tensor in tensors if not tensor.is_meta), None)
+
+
+def is_same_device(one: torch.device, other: torch.device) -> bool:
+    """Return whether two names are of one device; one without an index is the current device of its kind."""
+    return one.type == other.type and (one.type == "cpu" or _index(one) == _index(other))
+
+
+def _index(device: torch.device) -> int:
+    if device.index is not None:
+        return device.index
+    module: Any = torch.get_device_module(device)
+    return int(module.current_device()) if hasattr(module, "current_device") else 0
 
 
 def resolve_device(name: str) -> torch.device:

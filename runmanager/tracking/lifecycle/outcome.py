@@ -24,11 +24,23 @@ _log = logging.getLogger(__name__)
 
 _STARTED_WORKER = re.compile(r"multiprocessing.popen_(forkserver|spawn)\w*\.py")  # a file in a traceback
 
+# In lower case: the allocators for the CPU and for Apple's and Intel's GPUs, and CUDA's and ROCm's libraries.
 _OUT_OF_MEMORY_SIGNS = (
     "defaultcpuallocator: can't allocate memory",
     "not enough memory: you tried",
     "out of memory",
-    "_status_alloc_failed",
+    *("out_of_device_memory", "out_of_host_memory"),
+    *("_status_alloc_failed", "_allocation_failed", "fft_alloc_failed", "rocblas_status_memory_error"),
+    "miopenstatusallocfailed",
+)
+_LIBRARY_SIGNS = (  # also of a kernel that has failed before, after which a device does nothing more
+    *("blas_status_not_initialized", "cudnn_status_not_initialized"),
+    "unable to find an engine to execute this computation",
+)
+_FAILED_CHECK = "device-side assert"
+_FAILED_CHECK_WAY_OUT = (
+    "a check within a kernel failed, most often of an index: a label that is not below the number of classes, a token "
+    "that is not in the vocabulary; the same batch on the CPU, or CUDA_LAUNCH_BLOCKING=1, shows where"
 )
 
 
@@ -60,7 +72,7 @@ def outcome_of(error: BaseException, *, batch_size: object = None, memory_bytes:
         code = "" if error.code is None else first_line(full_message(error))
         return Outcome(Status.FAILED, Reason.EXIT, f"sys.exit({code})")
     if not is_out_of_memory(error):
-        lines = "".join(traceback.format_exception(error))
+        lines = "".join(traceback.format_exception(error)) + _fault_of_device(error)
         return Outcome(Status.FAILED, Reason.EXCEPTION, explained(error_line(error), lines))
     facts = []
     if batch_size is not None:
@@ -74,8 +86,11 @@ def outcome_of(error: BaseException, *, batch_size: object = None, memory_bytes:
 def explained(line: str, text: str) -> str:
     """Return the line of an error with the way out, where its traceback is one that PyTorch leaves unexplained.
 
-    Under other start methods than fork, what a loader's worker gets is pickled, so a lambda ends the run.
+    Under other start methods than fork, what a loader's worker gets is pickled, so a lambda ends the run. A failed
+    check within a kernel is found by a later call, which then seems to be the cause.
     """
+    if _FAILED_CHECK in text:
+        return f"{line}; {_FAILED_CHECK_WAY_OUT}"
     found = _STARTED_WORKER.search(text)
     if found is None or "pickle" not in line.lower():
         return line
@@ -93,9 +108,26 @@ def is_out_of_memory(error: BaseException) -> bool:
         return True
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
-    # PyTorch's allocators for the CPU and for Apple's GPUs, and CUDA's libraries, raise no specific exception.
+    if not isinstance(error, RuntimeError):
+        return False
     text = full_message(error).lower()
-    return isinstance(error, RuntimeError) and any(sign in text for sign in _OUT_OF_MEMORY_SIGNS)
+    return any(sign in text for sign in _OUT_OF_MEMORY_SIGNS) or (_is_of_library(text) and not _fault_of_device(error))
+
+
+def _is_of_library(text: str) -> bool:
+    return any(sign in text for sign in _LIBRARY_SIGNS)
+
+
+def _fault_of_device(error: BaseException) -> str:
+    """Return why CUDA does nothing more in this process, where an error of its libraries may hide it; empty if not."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized() or not _is_of_library(full_message(error).lower()):
+        return ""
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError as fault:
+        return full_message(fault)
+    return ""
 
 
 def write_traceback(error: BaseException | str, path: Path) -> None:

@@ -245,11 +245,6 @@ class EpochHistory:
         """The number of epochs of training before the last one that have no record."""
         return max(self.last_number, 0) - sum(each.epoch > 0 for each in self.records)
 
-    @property
-    def warmup_epochs(self) -> Sequence[int]:
-        """The numbers of this process's epochs that are warm-up by now."""
-        return self._warmup.epochs
-
     def restore(self, last: EpochRecord | None) -> None:
         """Continue after epoch `last` of a checkpoint: cut what was recorded later, and add `last` if it is missing.
 

@@ -2,16 +2,17 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from statistics import median
 from typing import Any
 
 import msgspec
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from runmanager.records.run.run_record import Environment, EpochRecord, Measurements, RunRecord
+from runmanager.records.run.run_record import DeviceReadings, Environment, Measurements, RunRecord
 from runmanager.tracking.device.devices import (
     device_facts,
+    devices_in_use,
+    is_same_device,
     peak_host_bytes,
     peak_memory,
     peak_reserved_bytes,
@@ -23,14 +24,15 @@ from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.introspect.call_recorder import NetworkCall
 from runmanager.tracking.introspect.isolation import looking
 from runmanager.tracking.lifecycle.step_work import StepWork
-from runmanager.tracking.monitoring.resource_sampler import ResourceSampler, open_gpu_meter
+from runmanager.tracking.monitoring.device_meter import open_meter
+from runmanager.tracking.monitoring.resource_sampler import ResourceSampler
 from runmanager.tracking.options import StepObserver
 from runmanager.tracking.step_interval import StepInterval
 from runmanager.tracking.torch_internals import compilation_seconds
 
 _PRECISIONS = {torch.float32: "fp32", torch.float64: "fp64", torch.bfloat16: "bf16", torch.float16: "fp16"}
 _AND = " and "
-_CONVOLUTIONS = (torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d)
+_BY_CUDNN = (torch.nn.modules.conv._ConvNd, torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN)  # transposed ones too
 
 
 class RunMeasurements:
@@ -39,12 +41,12 @@ class RunMeasurements:
     ```
     begin              known ceilings, precision of the weights; resets the peak memory
     reset_peak_memory  again after the sinks have begun, as drawing the graph may copy the model
-    epoch_begins       reads the accelerator's energy; sampling of its meters begins, and calls are observed
-    epoch_ends         energy, steps, time to the first batch; the work of the observed steps
+    epoch_begins       reads the device's energy; sampling of its meters begins, and calls are observed
+    epoch_ends         readings, steps, time to the first batch; the work of the observed steps
     finish             stops observing
     ```
 
-    `warmup` holds the numbers of this process's warm-up epochs, which do not count. A process that trains no epoch, but
+    A process that trains no epoch, but
     only repeats the measured turns, leaves the measurements as they were. Nothing here runs on an epoch's clock.
     The load of process `family` and its children is not outside load (None: that of this process). `is_built_in` and
     `flop_per_sample` are as in `RunOptions`.
@@ -58,18 +60,16 @@ class RunMeasurements:
         is_built_in: bool = False,
         flop_per_sample: float | None = None,
     ) -> None:
-        self._device = device
+        self._device = self._described = device
         self._work = None if is_built_in else StepWork(flop_per_sample)
         self._refine_precision: Callable[[torch.dtype], str | None] | None = None
         self._loaded_later = LateImports(is_built_in=is_built_in)
-        self._meter = open_gpu_meter(device, is_shared=family is not None)
-        self._sampler = ResourceSampler(self._meter, family=family)
+        self._is_shared = family is not None
+        self._meter = open_meter(device, is_shared=self._is_shared)
+        self._sampler = ResourceSampler(family=family)
         self._known = Measurements()
         self._compiled_before, self._has_compiled = compilation_seconds(), False
         self._expects_steps = False
-        self._energy_before: float | None = None
-        self._joules: dict[int, float] = {}
-        self.warmup: Sequence[int] = ()
         self.has_trained = False
         self.sample = self._sampler.sample
 
@@ -97,9 +97,18 @@ class RunMeasurements:
                 self._refine_precision = lambda found: precision_of(network, self._device, environment, found)
         self.reset_peak_memory()
 
+    def use(self, device: torch.device) -> None:
+        """Measure `device` from here on."""
+        self._device = device
+        self._meter = open_meter(device, is_shared=self._is_shared)
+
     def reset_peak_memory(self) -> None:
         """Reset the device's peak memory: training follows."""
         reset_peak_memory(self._device)
+
+    def clock_hertz(self) -> float | None:
+        """Return the device's present clock; None if unknown."""
+        return None if self._meter is None else self._meter.read(frozenset()).clock_hertz
 
     @contextmanager
     def unobserved(self) -> Iterator[None]:
@@ -136,8 +145,7 @@ class RunMeasurements:
         """Prepare for an epoch whose clock is about to start; unless it `trains`, its calls are not observed."""
         if self._work is not None and trains:
             self._work.observe()
-        self._energy_before = None if self._meter is None else self._meter.energy_joules()
-        self._sampler.is_training = True
+        self._sampler.epoch_begins(self._meter)
 
     def observer(self, epoch: Epoch, *, continues: bool = False) -> StepObserver | None:
         """Return the observer of the steps of `epoch`; None if nothing needs them.
@@ -149,9 +157,15 @@ class RunMeasurements:
         self._work.epoch_begins(epoch, continues=continues)
         return self._work.recorder
 
-    def epoch_ends(self, epoch: Epoch, record: EpochRecord, *, num_steps: int) -> Sequence[str]:
+    def readings(self) -> DeviceReadings | msgspec.UnsetType:
+        """Return what the device's meters say of the epoch whose clock has stopped, once."""
+        found = self._sampler.epoch_ends()
+        if found is not None and len(devices_in_use()) > 1:  # one was read
+            found = msgspec.structs.replace(found, joules=None, seconds=None, counter_steps=None)
+        return msgspec.UNSET if found in (None, DeviceReadings()) else found
+
+    def epoch_ends(self, epoch: Epoch, *, num_steps: int) -> Sequence[str]:
         """Measure an epoch of `num_steps` steps whose clock has stopped; return notes on the work of a step."""
-        self._sampler.is_training = False
         self.has_trained = True
         compiled = compilation_seconds()
         if compiled < self._compiled_before:  # by `torch.compiler.reset`
@@ -162,9 +176,6 @@ class RunMeasurements:
         if epoch.worker_start_methods:
             seen = {*epoch.worker_start_methods, *filter(None, (self._known.worker_start_method or "").split(_AND))}
             self.add(worker_start_method=_AND.join(sorted(seen)))
-        after = None if self._meter is None else self._meter.energy_joules()
-        if after is not None and self._energy_before is not None:
-            self._joules[record.epoch] = after - self._energy_before
         if (self._known.steps_per_epoch is None or self._expects_steps) and num_steps:
             self._expects_steps = False
             self._known = msgspec.structs.replace(
@@ -200,19 +211,11 @@ class RunMeasurements:
         if not self.has_trained and self._known.peak_host_bytes is not None:  # which every attempt records
             return self._known
         on_cpu = self._device.type == "cpu"
-        gpu = self._sampler.gpu()
-        joules = [each for epoch, each in self._joules.items() if epoch not in self.warmup]
         return msgspec.structs.replace(
             self._known,
             peak_allocated_bytes=None if on_cpu else peak_memory(self._device),
             peak_reserved_bytes=peak_reserved_bytes(self._device),
             peak_host_bytes=peak_host_bytes(),
-            gpu_utilization=gpu.utilization,
-            gpu_power_watts=gpu.power_watts,
-            gpu_energy_joules_per_epoch=median(joules) if joules else None,
-            gpu_clock_hertz=gpu.clock_hertz,
-            gpu_throttled_share=gpu.throttled_share,
-            gpu_others_share=gpu.others_share,
         )
 
     def peak_memory(self, record: RunRecord) -> int | None:
@@ -220,14 +223,11 @@ class RunMeasurements:
         known = None if self.has_trained else record.peak_memory_bytes
         return known or peak_memory(self._device)
 
-    def environment_at_end(self, environment: Environment, *, device: torch.device | None = None) -> Environment:
-        """Return the environment with the load at the end and code that was loaded later.
-
-        `device` is the one in use by then, where it could not be known at the start.
-        """
+    def environment_at_end(self, environment: Environment) -> Environment:
+        """Return the environment with the load at the end, and with the device and code that were used later."""
         load = self._sampler.cpu()
-        if device is not None and device.type != self._device.type:
-            facts = device_facts(device, cpu_model=environment.cpu_model)
+        if not is_same_device(self._device, self._described):
+            facts = device_facts(self._device, cpu_model=environment.cpu_model)
             environment = msgspec.structs.replace(environment, **facts)
         return msgspec.structs.replace(
             environment,
@@ -245,13 +245,14 @@ def precision_of(
 ) -> str | None:
     """Return the type that the network's products are computed in: that which was `found`, else that of its weights.
 
-    None if its weights have several types. On CUDA devices with TF32 it is `tf32` if any of the network's products may
-    be rounded to TF32.
+    None if its weights have several types. On NVIDIA's devices with TF32 it is `tf32` if any of the network's products
+    may be rounded to TF32; AMD's, which PyTorch calls cuda too, have other capabilities under the same numbers.
     """
     weights = {parameter.dtype for parameter in network.parameters() if parameter.is_floating_point()}
     types = weights if found is None else {found}
     precision = _PRECISIONS.get(types.pop()) if len(types) == 1 else None
-    if precision != "fp32" or device.type != "cuda" or float(environment.compute_capability or 0) < 8:
+    has_tf32 = device.type == "cuda" and environment.cuda and float(environment.compute_capability or 0) >= 8
+    if precision != "fp32" or not has_tf32:
         return precision
-    convolves = any(isinstance(module, _CONVOLUTIONS) for module in network.modules())
-    return "tf32" if environment.tf32_matmul or (convolves and environment.tf32_cudnn) else "fp32"
+    by_cudnn = environment.tf32_cudnn and any(isinstance(module, _BY_CUDNN) for module in network.modules())
+    return "tf32" if environment.tf32_matmul or by_cudnn else "fp32"

@@ -62,7 +62,7 @@ class RunSinks:
     def __init__(self, sinks: Sequence[Sink], notes: RunNotes, folder: RunFolder, device: torch.device) -> None:
         self.have_begun = False
         self._folder = folder
-        self._device = device
+        self.device = device
         self._sinks = sinks
         self._score_sinks = score_sinks(sinks)
         self._notes = notes
@@ -78,7 +78,7 @@ class RunSinks:
     def begin(self, network: torch.nn.Module | None, first_batch: Any | None) -> None:
         """Begin the sinks. If one raises, neither it nor those after it are notified of the run's end."""
         self.have_begun = True
-        start = RunStart(self._folder.record, self._folder.paths, network, self._device, first_batch)
+        start = RunStart(self._folder.record, self._folder.paths, network, self.device, first_batch)
         for sink in self._sinks:
             self._notes.extend(sink.begin(start))
             self._begun.append(sink)

@@ -1,120 +1,27 @@
-"""Sampling of a run's CPU and GPU while it runs, on the heartbeat's thread: how much others used the machine.
+"""Sampling of a run's device and its host while it runs: how much others used the machine, and what the meters say.
 
-A GPU's utilisation, power, clock and processes are read through NVML, with the extra `[gpu]` (nvidia-ml-py). Calls and
-constants are those of NVIDIA's NVML API Reference Guide, "Device Queries".
+It is sampled on the heartbeat's thread, and at the ends of epochs, off their clock.
 """
 
 import os
 import threading
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Self
 
+import msgspec
 import psutil
-import torch
 
-# Reasons for a lower clock that count as throttling: the power cap, heat, the power supply. Idling and a clock that an
-# administrator has set do not.
-_THROTTLED = 0x04 | 0x08 | 0x20 | 0x40 | 0x80
-
-
-@dataclass(frozen=True)
-class GpuReading:
-    """State of a GPU at one moment; None for what it does not report. Utilisation is the share of busy time."""
-
-    utilization: float | None = None
-    power_watts: float | None = None
-    clock_hertz: float | None = None
-    is_throttled: bool | None = None
-    has_others: bool | None = None
-
-
-class GpuMeter(Protocol):
-    """Meter of one GPU."""
-
-    def read(self, own: Set[int]) -> GpuReading:
-        """Return the present state; `own` are the ids of the run's processes."""
-        ...
-
-    def energy_joules(self) -> float | None:
-        """Return the energy used since a fixed moment in the past."""
-        ...
-
-
-def open_gpu_meter(device: torch.device, *, is_shared: bool = False) -> GpuMeter | None:
-    """Open the meter of a CUDA device; None for other devices, without nvidia-ml-py or without access.
-
-    `is_shared` tells that other processes of the same sweep may use the GPU.
-    """
-    if device.type != "cuda":
-        return None
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-        handle = _find_handle(pynvml, str(torch.cuda.get_device_properties(device).uuid))
-        return NvmlMeter(pynvml, handle, is_shared=is_shared)
-    except Exception:  # without the library or the driver, on a MIG slice, with torch for AMD: a run needs no meter
-        return None
-
-
-def _find_handle(nvml: Any, uuid: str) -> Any:
-    """Find the GPU by its unique id: NVML numbers all GPUs, CUDA only those in CUDA_VISIBLE_DEVICES."""
-    try:
-        return nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
-    except nvml.NVMLError:
-        return nvml.nvmlDeviceGetHandleByUUID(f"MIG-{uuid}")
-
-
-class NvmlMeter:
-    """Meter that uses the module `pynvml` and its handle of the GPU."""
-
-    def __init__(self, nvml: Any, handle: Any, *, is_shared: bool = False) -> None:
-        self._nvml = nvml
-        self._handle = handle
-        self._is_shared = is_shared
-
-    def read(self, own: Set[int]) -> GpuReading:
-        """Return the present state; `own` are the ids of the run's processes."""
-        nvml = self._nvml
-        rates = self._query(nvml.nvmlDeviceGetUtilizationRates)
-        milliwatts = self._query(nvml.nvmlDeviceGetPowerUsage)
-        megahertz = self._query(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM)
-        # The older name: older drivers lack the newer one.
-        reasons = self._query(nvml.nvmlDeviceGetCurrentClocksThrottleReasons)
-        processes = self._query(nvml.nvmlDeviceGetComputeRunningProcesses)
-        return GpuReading(
-            utilization=None if rates is None else rates.gpu / 100,
-            power_watts=None if milliwatts is None else milliwatts / 1000,
-            clock_hertz=None if megahertz is None else megahertz * 1e6,
-            is_throttled=None if reasons is None else bool(reasons & _THROTTLED),
-            has_others=None if processes is None else self._has_others([each.pid for each in processes], own),
-        )
-
-    def energy_joules(self) -> float | None:
-        """Return the energy used since the driver was loaded; None before Volta."""
-        millijoules = self._query(self._nvml.nvmlDeviceGetTotalEnergyConsumption)
-        return None if millijoules is None else millijoules / 1000
-
-    def _has_others(self, listed: list[int], own: Set[int]) -> bool | None:
-        others = [pid for pid in listed if pid not in own and pid != os.getpid()]
-        if len(others) < len(listed) or len(listed) < 2:
-            return len(listed) > 1 and bool(others)
-        # Ours is missing: it is listed under the id of another namespace, as in a container, or does not compute yet.
-        # The others may then be processes of the same sweep.
-        return None if self._is_shared else True
-
-    def _query(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        try:
-            return function(self._handle, *arguments)
-        except self._nvml.NVMLError:  # many GPUs lack one meter or another
-            return None
-
+from runmanager.records.run.run_record import DeviceReadings
+from runmanager.tracking.monitoring.device_meter import DeviceMeter, Reading
 
 _MIN_SECONDS = 1.0  # the kernel counts CPU time in hundredths of a second: too coarse for shorter intervals
 _MAX_COST = 1e-3  # share of the run's time for sampling: finding the run's own processes takes milliseconds
+_MAX_COST_OF_READING = 1e-2  # the same for the meters at the ends of epochs, of which some take milliseconds
+_FREE_SECONDS = 1e-4  # of such a reading: as much as an epoch's line in epochs.jsonl
 _HIGH_QUANTILE = 0.9
+_OTHERS = 0.1  # of the run's own CPU time: of less the energy that others use is within the noise of runs
 
 
 @dataclass(frozen=True)
@@ -191,54 +98,75 @@ class CpuContention:
     steal_share_p90: float | None
 
 
-@dataclass(frozen=True)
-class GpuMeans:
-    """Means over a GPU's readings; the shares are of the readings. None for what the GPU does not report."""
-
-    utilization: float | None = None
-    power_watts: float | None = None
-    clock_hertz: float | None = None
-    throttled_share: float | None = None
-    others_share: float | None = None
-
-
 class ResourceSampler:
-    """Samples the CPUs, and the GPU while `is_training`. Thread-safe.
+    """Samples the CPUs, and the meters of a run's device while it trains. Thread-safe.
 
     Memory is constant in the length of the run. Sampling becomes rarer if it is slow.
     """
 
     def __init__(
         self,
-        meter: GpuMeter | None = None,
         *,
         family: int | None = None,
         cpu_clock: Callable[[], float] = time.thread_time,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         """`family` is the process whose descendants belong to the run; `cpu_clock` measures the cost of a sample."""
-        self.is_training = False
         self._family = family
-        self._meter = meter
         self._cpu_clock = cpu_clock
+        self._now = now
         self._lock = threading.Lock()
         self._outside, self._steal = _TimeHistogram(), _TimeHistogram()
-        self._gpu = _GpuSums()
-        self._wait_seconds = _MIN_SECONDS
+        self._meter: DeviceMeter | None = None
+        self._epoch: _EpochReadings | None = None
+        self._is_host_shared: bool | None = None
+        self._has_others: bool | None = None
+        self._wait_seconds, self._read_from = _MIN_SECONDS, 0.0
         self._start = self._last = CpuTimes.now(of=self._family)
 
-    def sample(self, now: Callable[[], float] = time.monotonic) -> None:
+    def sample(self) -> None:
         """Take a sample, unless the last one is too recent."""
         with self._lock:
-            if now() - self._last.at < self._wait_seconds:
-                return
-            began = self._cpu_clock()
-            try:
-                self._add(CpuTimes.now(of=self._family))
-            except (psutil.Error, OSError):
-                return  # the next sample may succeed
-            if self._meter is not None and self.is_training:
-                self._gpu.add(self._meter.read(self._last.own_processes))
-            self._wait_seconds = max(_MIN_SECONDS, (self._cpu_clock() - began) / _MAX_COST)
+            self._sample()
+
+    def epoch_begins(self, meter: DeviceMeter | None) -> None:
+        """Begin an epoch on the device of `meter`, whose clock is about to start."""
+        with self._lock:
+            if meter is not self._meter:
+                self._meter, self._read_from, self._has_others = meter, 0.0, None
+            self._epoch = None if meter is None else _EpochReadings(meter, self._now())
+
+    def epoch_ends(self) -> DeviceReadings | None:
+        """End the epoch, whose clock has stopped; return what its device's meter says, None without one."""
+        with self._lock:
+            if self._epoch is None:
+                return None
+            self._sample()
+            if self._now() >= self._read_from:
+                self._read(self._epoch, is_at_end=True)
+            ended, self._epoch = self._epoch, None
+            return ended.result(self._now(), has_others=self._has_others)
+
+    def _sample(self) -> None:
+        if self._now() - self._last.at < self._wait_seconds:
+            return
+        began = self._cpu_clock()
+        try:
+            self._add(CpuTimes.now(of=self._family))
+        except (psutil.Error, OSError):
+            return  # the next sample may succeed
+        if self._epoch is not None:
+            self._read(self._epoch)
+        self._wait_seconds = max(_MIN_SECONDS, (self._cpu_clock() - began) / _MAX_COST)
+
+    def _read(self, epoch: "_EpochReadings", *, is_at_end: bool = False) -> None:
+        assert self._meter is not None
+        began = self._cpu_clock()
+        reading = self._meter.read(self._last.own_processes)
+        self._has_others = self._is_host_shared if self._meter.is_of_host else reading.has_others
+        epoch.add(reading, is_at_end=is_at_end)
+        cost = self._cpu_clock() - began - _FREE_SECONDS
+        self._read_from = self._now() + max(0.0, cost) / _MAX_COST_OF_READING
 
     def cpu(self) -> CpuContention:
         """Return the contention from the start until now."""
@@ -254,15 +182,12 @@ class ResourceSampler:
             self._steal.quantile(_HIGH_QUANTILE),
         )
 
-    def gpu(self) -> GpuMeans:
-        """Return the means so far; all None without a meter."""
-        with self._lock:
-            return self._gpu.means()
-
     def _add(self, sample: CpuTimes) -> None:
         shares = CpuShares.between(self._last, sample)
         self._outside.add(shares.outside_cpu_share, sample.at - self._last.at)
         self._steal.add(shares.steal_share, sample.at - self._last.at)
+        own = (sample.own - self._last.own) / ((sample.at - self._last.at) * (os.cpu_count() or 1))
+        self._is_host_shared = shares.outside_cpu_share > _OTHERS * own
         self._last = sample
 
 
@@ -287,23 +212,36 @@ class _TimeHistogram:
         return step / 100
 
 
-class _GpuSums:
-    def __init__(self) -> None:
-        self._sums: dict[str, tuple[float, int]] = {}
+class _EpochReadings:
+    """What the meter of a device says of an epoch."""
 
-    def add(self, reading: GpuReading) -> None:
-        for name in ("utilization", "power_watts", "clock_hertz", "is_throttled", "has_others"):
+    def __init__(self, meter: DeviceMeter, now: float) -> None:
+        self._meter = meter
+        self._begun_at = now
+        self._joules = meter.energy.joules()
+        self._sums: dict[str, tuple[float, int]] = {}
+        self._clock_hertz: float | None = None
+
+    def add(self, reading: Reading, *, is_at_end: bool) -> None:
+        for name in ("utilization", "is_throttled", "has_others"):
             value = getattr(reading, name)
             if value is not None:
                 total, count = self._sums.get(name, (0.0, 0))
                 self._sums[name] = total + float(value), count + 1
+        if is_at_end:
+            self._clock_hertz = reading.clock_hertz
 
-    def means(self) -> GpuMeans:
+    def result(self, now: float, *, has_others: bool | None) -> DeviceReadings:
+        """Return it at the epoch's end; the energy is left out unless the run is known to be alone on the device."""
         means = {name: total / count for name, (total, count) in self._sums.items()}
-        return GpuMeans(
+        found = DeviceReadings(
             utilization=means.get("utilization"),
-            power_watts=means.get("power_watts"),
-            clock_hertz=means.get("clock_hertz"),
+            clock_hertz=self._clock_hertz,
             throttled_share=means.get("is_throttled"),
             others_share=means.get("has_others"),
         )
+        joules, seconds = self._meter.energy.joules(), now - self._begun_at
+        if joules is None or self._joules is None or has_others is not False or means.get("has_others"):
+            return found
+        steps = seconds / self._meter.energy.step_seconds
+        return msgspec.structs.replace(found, joules=joules - self._joules, seconds=seconds, counter_steps=steps)

@@ -28,7 +28,7 @@ from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.storage.versioned_file import encode_record
 from runmanager.text import error_line, truncated
 from runmanager.tracking.checkpoint.training_state import loop_checkpointer
-from runmanager.tracking.device.devices import device_in_use, resolve_device
+from runmanager.tracking.device.devices import device_in_use, device_of, resolve_device
 from runmanager.tracking.environment.cell_process import RUN_VARIABLE
 from runmanager.tracking.environment.code_hashes import hash_user_code
 from runmanager.tracking.environment.environment import capture_environment
@@ -241,9 +241,7 @@ def _place(
         return device, True
     if settings.get("device"):
         return resolve_device(str(settings["device"])), False
-    tensors = () if model is None else itertools.chain(model.parameters(), model.buffers())
-    found = next((tensor.device for tensor in tensors if not tensor.is_meta), None)
-    return found or device_in_use(), True
+    return device_of(model) or device_in_use(), True
 
 
 class _Start:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
@@ -28,6 +28,7 @@ class Interruption(Protocol):
 _BLOCK_SECONDS = 0.1
 """Target length of a turn: long against the millisecond of handing it over, short against the machine's drift."""
 _LEAD_IN = 0.1  # untimed steps per timed step
+_ACCELERATOR_LEAD_IN_SECONDS = 0.1  # of untimed steps: a GPU that idled through others' turns has a low clock
 
 
 class RunTurns:
@@ -60,6 +61,7 @@ class RunTurns:
         most_steps: int,
         leads_in: bool,
         least_steps: int = 1,
+        read_clock: Callable[[], float | None] | None = None,
     ) -> Iterator[Any]:
         """Yield from `batches`, endless pairs (images, labels), in measured turns until enough has been measured.
 
@@ -67,12 +69,14 @@ class RunTurns:
         awaited. With `num_steps=None` a turn has as many steps as take a tenth of a second at the speed of the fastest
         turn so far, between `least_steps` and `most_steps`: slow first turns on a busy machine then shorten later ones
         only until one turn is fast. With `leads_in` the first steps of a turn are not timed, as they find cold caches.
+        On an accelerator, whose clock in hertz `read_clock` reads at the end of a turn, they take a tenth of a second.
         """
         steps, samples, seconds = num_steps or least_steps, 0, 0.0
         with nullcontext() if self._path is None else LineAppender(self._path) as lines:
             while (grant := self._next_turn(is_measured=True, samples=samples, seconds=seconds)) is not None:
                 if leads_in:
-                    yield from islice(batches, math.ceil(steps * _LEAD_IN))
+                    least = 0.0 if read_clock is None else _ACCELERATOR_LEAD_IN_SECONDS
+                    yield from islice(batches, math.ceil(max(steps * _LEAD_IN, least / self.step_seconds)))
                 timer.start()
                 samples = 0
                 for batch in islice(batches, steps):
@@ -80,14 +84,13 @@ class RunTurns:
                     yield batch
                 seconds = sum(timer.resolve().values())
                 if lines is not None:
-                    lines.append(msgspec.json.encode(self._turn_record(grant, steps, samples, seconds)))
+                    hertz = (read_clock and read_clock()) or msgspec.UNSET
+                    turn = Turn(self.session, grant.round, grant.place, steps, samples, seconds, grant.warmup, hertz)
+                    lines.append(msgspec.json.encode(turn))
                 self.step_seconds = min(self.step_seconds, seconds / steps)
                 if num_steps is None:
                     steps = min(most_steps, max(least_steps, round(_BLOCK_SECONDS / max(self.step_seconds, 1e-9))))
         self.is_over = not self._interruption.is_interrupted
-
-    def _turn_record(self, grant: Grant, steps: int, samples: int, seconds: float) -> Turn:
-        return Turn(self.session, grant.round, grant.place, steps, samples, seconds, grant.warmup)
 
     def _next_turn(self, *, is_measured: bool, samples: int = 0, seconds: float = 0.0) -> Grant | None:
         began = time.perf_counter()

@@ -136,6 +136,17 @@ class PhaseTimer:
         self.begun_at = self.ended_at = 0.0
         self.marks_tracked = False
 
+    @property
+    def clock(self) -> Clock:
+        """The clock in use."""
+        return self._clock
+
+    def use(self, clock: Clock) -> None:
+        """Begin at zero on another clock."""
+        self._clock, self._last = clock, None
+        self.start()
+        self.ended_at = self.begun_at
+
     def start(self) -> None:
         """Wait for the device, and begin at zero."""
         self._clock.synchronize()

@@ -111,6 +111,8 @@ class TrainingOptions:
     """Compile the forward and backward pass with `torch.compile` before the first epoch."""
     graphs: bool | str = field(default=False, metadata=allowed("true, false, auto"))
     """Capture a step on CUDA once and replay it; `auto` does so only where it is safe."""
+    cudnn_benchmark: bool = False
+    """Let cuDNN try its algorithms for each shape on CUDA and take the fastest; results then differ in rounding."""
     data_root: str = "data"
     """The folder of downloaded datasets; the environment variable RUNMANAGER_DATA sets another default."""
     log_every: int = field(default=0, metadata=limits(ge=0))
@@ -337,6 +339,9 @@ def _unused_of_step(cell: TrainingOptions) -> dict[str, str]:
         unused["graphs"] = fault(
             "graphs", f"be false or auto with `device={cell.device}`", "true", "only cuda captures steps"
         )
+    if cell.cudnn_benchmark and cell.device.partition(":")[0] not in ("auto", "cuda"):
+        line = fault("cudnn_benchmark", f"be false with `device={cell.device}`", "true", "only cuda has cuDNN")
+        unused["cudnn_benchmark"] = line
     largest = max(cell.batch_size, cell.eval_batch_size or 0)
     if isinstance(cell.micro_batch, int) and cell.micro_batch >= largest:
         unused["micro_batch"] = fault("micro_batch", f"be below the batch size, {largest}", cell.micro_batch)

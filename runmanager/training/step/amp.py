@@ -45,6 +45,17 @@ def float32_precision(precision: Precision) -> Iterator[None]:
             each.fp32_precision = value
 
 
+@contextmanager
+def cudnn_benchmark(is_on: bool) -> Iterator[None]:
+    """Let cuDNN try its algorithms for each shape, or not, and restore it at the end."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = is_on
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
+
+
 def _older_flags() -> tuple[str, bool] | None:
     """The older API's values for matrix products and cuDNN; None if the newer API was used, as reading then raises."""
     try:

@@ -1,9 +1,11 @@
 """GPUs of a launcher: slots taken, shared up to a limit, and released."""
 
+from pathlib import Path
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runmanager.launching.local.gpus import EVERY_GPU, GpuRequest, GpuSlots, Lease
+from runmanager.launching.local.gpus import EVERY_GPU, GpuMarks, GpuRequest, GpuSlots, Lease
 
 ONE = GpuRequest(1)
 
@@ -53,6 +55,26 @@ def test_where_no_gpu_is_known_a_run_that_requests_one_sees_what_the_driver_sees
     assert GpuSlots().take(GpuRequest(index=0)) == Lease((), None)
     assert GpuSlots().take(GpuRequest()) == Lease((), "")
     assert GpuSlots([], are_given=True).take(ONE) == Lease((), "")
+
+
+def test_two_drivers_take_different_gpus_while_they_can(tmp_path: Path) -> None:
+    one, other = (GpuSlots(["GPU-a", "GPU-b"], marks=GpuMarks(tmp_path / "gpus")) for _ in range(2))
+    first, second = one.take(ONE), other.take(ONE)
+    assert first == Lease(("GPU-a",), "GPU-a") and second == Lease(("GPU-b",), "GPU-b")
+    shared = other.take(ONE)
+    assert shared == first  # rather than none: the other driver may never end
+    assert other.take(ONE) is None
+    for lease in (second, shared):
+        other.release(lease)
+    assert one.take(ONE) == second and other.take(GpuRequest(index=0)) == Lease(("GPU-a",), "GPU-a,GPU-b")
+
+
+def test_without_a_place_for_marks_each_driver_takes_the_first(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for marks in (GpuMarks(), GpuMarks(tmp_path / "file")):
+        assert [GpuSlots(["GPU-a", "GPU-b"], marks=marks).take(ONE) for _ in range(2)] == [
+            Lease(("GPU-a",), "GPU-a")
+        ] * 2
 
 
 @given(

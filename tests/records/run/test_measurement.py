@@ -3,7 +3,7 @@
 from runmanager.records.run.measurement import COMPARED, MEASUREMENTS, TAGS, Taken
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 
-COUNTS_AND_MARKS = {"epoch", "samples", "warmup", "metrics", "units"}
+COUNTS_AND_MARKS = {"epoch", "samples", "warmup", "metrics", "units", "readings"}
 """Fields of an epoch that are no measurements of it."""
 OF_EPOCHS = (Taken.LAST_EPOCH, Taken.MEDIAN)
 

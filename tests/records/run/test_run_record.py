@@ -148,4 +148,4 @@ def test_epoch_columns_are_those_of_the_contract() -> None:
     metrics = ["epoch", "loss", "accuracy", "val_loss", "val_accuracy"]
     measures = ["epoch_seconds", "wall_seconds", "run_seconds", "samples", "warmup"]
     phases = [f"{phase}_seconds" for phase in PHASES]
-    assert list(EpochRecord.__struct_fields__) == [*metrics, *measures, *phases, "metrics", "units"]
+    assert list(EpochRecord.__struct_fields__) == [*metrics, *measures, *phases, "metrics", "units", "readings"]

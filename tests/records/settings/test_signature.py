@@ -128,6 +128,7 @@ NEUTRAL = {
     "on_oom": "fail",
     "compile": False,
     "graphs": False,
+    "cudnn_benchmark": False,
     "loader.prefetch_to_device": False,
     "optimizer.fused": None,
     "tensorboard.predictions": True,

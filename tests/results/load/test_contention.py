@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runmanager.records.run.run_record import Attempt, Environment, Measurements
+from runmanager.records.run.run_record import Attempt, DeviceReadings, Environment, EpochRecord
 from runmanager.records.run.status import Reason, Status
 from runmanager.results.load.contention import GPU_OTHERS_SHARE, OUTSIDE_CPU_SHARE, STEAL_SHARE, contention, exposure_of
 
@@ -94,9 +94,11 @@ def test_load_during_a_part_of_the_run_counts(contents, share, limit):
 
 
 def test_other_processes_on_the_gpu_are_a_separate_cause(contents):
-    shared = {"measurements": Measurements(gpu_others_share=GPU_OTHERS_SHARE + 0.01)}
-    hardly = {"measurements": Measurements(gpu_others_share=GPU_OTHERS_SHARE)}
-    sweep = contents(({"lr": 1}, [], span(0, 1) | shared), ({"lr": 2}, [], span(2, 3) | hardly))
+    shared, hardly = (
+        [EpochRecord(1, readings=DeviceReadings(others_share=share)), EpochRecord(2)]
+        for share in (GPU_OTHERS_SHARE + 0.01, GPU_OTHERS_SHARE)
+    )
+    sweep = contents(({"lr": 1}, shared, span(0, 1)), ({"lr": 2}, hardly, span(2, 3)))
     assert contention(list(map(exposure_of, sweep.runs))) == [("other processes on its GPU",), ()]
 
 

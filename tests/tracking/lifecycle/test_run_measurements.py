@@ -1,5 +1,6 @@
 """Measurements of a run, recorded for custom loops too."""
 
+import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from runmanager import RunBuilder, RunManager
 from runmanager.records.files.paths import device_peaks_file
 from runmanager.records.host.gpus import DevicePeaks, save_device_peaks
-from runmanager.records.run.run_record import Environment, EpochRecord, Measurements, RunRecord
+from runmanager.records.run.run_record import DeviceReadings, Environment, EpochRecord, Measurements, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun
 from runmanager.tracking.environment.environment import capture_environment
@@ -22,7 +23,7 @@ from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.introspect.step_cost import count_step_cost
 from runmanager.tracking.lifecycle import run_measurements
 from runmanager.tracking.lifecycle.run_measurements import RunMeasurements, precision_of
-from runmanager.tracking.monitoring.resource_sampler import GpuReading
+from runmanager.tracking.monitoring.device_meter import EnergyCounter, Reading
 from runmanager.tracking.sinks import EpochDetails, MemorySink, RunStart
 
 from ..conftest import Body, images
@@ -177,7 +178,12 @@ def test_known_ceilings_of_the_device_are_recorded(
         (nn.Linear(2, 2), {"tf32_matmul": True}, "tf32"),
         (nn.Linear(2, 2), {"tf32_cudnn": True}, "fp32"),
         (nn.Conv2d(1, 1, 1), {"tf32_cudnn": True}, "tf32"),
+        (nn.ConvTranspose2d(1, 1, 1), {"tf32_cudnn": True}, "tf32"),
+        (nn.LSTM(2, 2), {"tf32_cudnn": True}, "tf32"),
+        (nn.Sequential(nn.GRU(2, 2)), {"tf32_cudnn": True}, "tf32"),
+        (nn.LSTM(2, 2), {"tf32_matmul": False, "tf32_cudnn": False}, "fp32"),
         (nn.Conv2d(1, 1, 1), {"tf32_cudnn": True, "compute_capability": "7.5"}, "fp32"),
+        (nn.Conv2d(1, 1, 1), {"tf32_cudnn": True, "tf32_matmul": True, "cuda": None}, "fp32"),  # AMD's
         (nn.Linear(2, 2, dtype=torch.bfloat16), {"tf32_matmul": True}, "bf16"),
         (nn.Linear(2, 2, dtype=torch.float16), {}, "fp16"),
         (nn.Linear(2, 2, dtype=torch.float64), {}, "fp64"),
@@ -186,7 +192,7 @@ def test_known_ceilings_of_the_device_are_recorded(
     ],
 )
 def test_precision(network: nn.Module, facts: dict[str, Any], expected: str | None) -> None:
-    environment = Environment(**{"compute_capability": "9.0", **facts})
+    environment = Environment(**{"compute_capability": "9.0", "cuda": "13.0", **facts})
     assert precision_of(network, torch.device("cuda"), environment) == expected
 
 
@@ -195,38 +201,40 @@ def test_the_cpu_has_no_tf32() -> None:
 
 
 class Meter:
-    """A GPU whose power rises at each reading."""
+    """A GPU whose counter of energy is read once more with each step of it."""
+
+    is_of_host = False
 
     def __init__(self) -> None:
-        self.joules = 0.0
+        reads = itertools.count(1)
+        self.energy = EnergyCounter(lambda: 100.0 * next(reads) ** 2, step_seconds=1e-9)
 
-    def read(self, own: Any) -> GpuReading:
-        return GpuReading(0.5, 300.0, 1.5e9, False, True)
-
-    def energy_joules(self) -> float:
-        self.joules += 100.0
-        return self.joules**2 / 100
+    def read(self, own: Any) -> Reading:
+        return Reading(0.5, 1.5e9, True, False)
 
 
 def test_a_gpus_meters_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = SimpleNamespace(max_memory_allocated=lambda device: 3, max_memory_reserved=lambda device: 4)
     monkeypatch.setattr(torch, "get_device_module", lambda device: counts)
-    monkeypatch.setattr(run_measurements, "open_gpu_meter", lambda device, *, is_shared: Meter())
+    monkeypatch.setattr(run_measurements, "open_meter", lambda device, *, is_shared: Meter())
+    in_use = [torch.device("cuda", 0)]
+    monkeypatch.setattr(run_measurements, "devices_in_use", lambda: in_use)
     measurements = RunMeasurements(torch.device("cuda"))
+    joules = []
     for number in range(1, 5):
         measurements.epoch_begins()
-        measurements.sample(lambda: float("inf"))
+        found = measurements.readings()
+        assert isinstance(found, DeviceReadings)
+        joules.append(found.joules)
+        assert (found.utilization, found.clock_hertz, found.throttled_share, found.others_share) == (0.5, 1.5e9, 1, 0)
         epoch = Epoch(number, timer=None, device=CPU)  # type: ignore[arg-type]  # its times are not used
-        measurements.epoch_ends(epoch, EpochRecord(number), num_steps=10)
-        measurements.sample(lambda: float("inf"))
-    measurements.warmup = range(1, 2)
-    found = measurements.measurements()
-    # The meter shows 100 J times 1, 4, 9, …: the epochs used 3 (warm-up), 7, 11 and 15 of these.
-    assert found.gpu_energy_joules_per_epoch == 1100.0
-    assert found.gpu_utilization == 0.5 and found.gpu_power_watts == 300.0 and found.gpu_clock_hertz == 1.5e9
-    assert found.gpu_throttled_share == 0.0 and found.gpu_others_share == 1.0
-    assert (found.peak_allocated_bytes, found.peak_reserved_bytes) == (3, 4)
-    assert found.steps_per_epoch == 10
+        measurements.epoch_ends(epoch, num_steps=10)
+        if number == 3:
+            in_use.append(torch.device("cuda", 1))
+    assert joules == [300, 700, 1100, None]  # the last epoch was computed on two GPUs, of which one was read
+    whole = measurements.measurements()
+    assert (whole.peak_allocated_bytes, whole.peak_reserved_bytes) == (3, 4)
+    assert whole.steps_per_epoch == 10
 
 
 def test_memory_used_for_drawing_the_model_is_excluded_from_training(
@@ -256,7 +264,7 @@ def test_a_resumed_run_keeps_the_measurements_of_its_first_attempt(network: nn.M
     measurements.begin(network, record)
     epoch = Epoch(3, timer=None, device=CPU)  # type: ignore[arg-type]  # its times are not used
     measurements.epoch_begins()
-    measurements.epoch_ends(epoch, EpochRecord(3), num_steps=9)
+    measurements.epoch_ends(epoch, num_steps=9)
     found = measurements.measurements()
     assert (found.first_batch_seconds, found.steps_per_epoch, found.flop_per_step) == (0.25, 7, 5)
     assert found.precision == "fp32" and found.peak_host_bytes
@@ -285,6 +293,6 @@ def test_compilation_of_an_earlier_attempt_is_not_added_up(network: nn.Module) -
         epoch = Epoch(number, timer=None, device=CPU)  # type: ignore[arg-type]  # its times are not used
         torch._dynamo.reset()
         torch.compile(lambda values: values + 1, backend="eager")(torch.ones(number))
-        measurements.epoch_ends(epoch, EpochRecord(number), num_steps=1)
+        measurements.epoch_ends(epoch, num_steps=1)
     seconds = measurements.measurements().compile_seconds
     assert seconds is not None and 0 < seconds < 900

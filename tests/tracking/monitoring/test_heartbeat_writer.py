@@ -112,6 +112,19 @@ def test_progress_increases_with_every_batch_and_epoch(tmp_path: Path) -> None:
         (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), "out_of_memory"),
         (RuntimeError("[enforce fail at x.cpp:1] . DefaultCPUAllocator: can't allocate memory: …"), "out_of_memory"),
         (RuntimeError("MPS backend out of memory"), "out_of_memory"),
+        *(
+            (RuntimeError(text), "out_of_memory")
+            for text in (
+                "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+                "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+                "cuDNN error: CUDNN_STATUS_NOT_INITIALIZED",
+                "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+                "GET was unable to find an engine to execute this computation",
+                "cuFFT error: CUFFT_ALLOC_FAILED",
+                "HIP error: out of memory",
+                "level_zero backend failed with error: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)",
+            )
+        ),
         (OSError(12, "Cannot allocate memory"), "out_of_memory"),
         (OSError(28, "No space left on device"), "exception"),
         (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), "exception"),
@@ -122,6 +135,25 @@ def test_out_of_memory_names_batch_size_and_peak_memory(error: Exception, reason
     assert outcome.reason == reason
     facts = " (batch_size=512, 1.50 GiB in use at most)"
     assert outcome.message.endswith(facts) is (reason == "out_of_memory")
+
+
+ASSERT = RuntimeError("CUDA error: device-side assert triggered")
+
+
+@pytest.mark.parametrize("error", [ASSERT, RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED in cublasCreate")])
+def test_a_failed_check_on_the_device_is_explained_and_not_taken_for_lack_of_memory(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def synchronize() -> None:
+        raise ASSERT
+
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
+    outcome = outcome_of(error)
+    assert outcome.reason == "exception" and outcome.message.startswith(
+        f"RuntimeError: {error}; a check within a kernel"
+    )
+    assert "a label that is not below the number of classes" in outcome.message
 
 
 def test_a_run_out_of_memory_has_the_reason_in_its_record(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from msgspec import UNSET
 from torch import nn
 
 from runmanager.records.files.paths import RunPaths
@@ -90,6 +91,15 @@ def test_lead_in_steps_are_not_timed(tmp_path: Path, leads_in: bool, led_in: int
     assert clock.now == 5 * (12 + led_in) * 0.25
     assert source.requests == [(True, 0, 0.0)] + [(True, 60, 3.0)] * 5
     assert clock.num_waits == 10  # before and after each turn, never between its steps
+
+
+def test_an_accelerator_is_led_in_for_a_tenth_of_a_second_and_its_clock_is_kept(tmp_path: Path) -> None:
+    clock, hertz = SteadyClock(1 / 32), iter([3e8, None, 1.9e9, 1.9e9])
+    how = {"num_steps": 10, "most_steps": 100, "leads_in": True, "read_clock": lambda: next(hertz)}
+    _, turns = play(tmp_path / "turns.jsonl", FakeTurns(4), clock, **how)
+    assert [turn.clock_hertz for turn in turns] == [3e8, UNSET, 1.9e9, 1.9e9]
+    # Before the first turn it is not known how long a step takes.
+    assert clock.now == (1 + 10 + 3 * (4 + 10)) / 32
 
 
 @pytest.mark.parametrize(("step_seconds", "steps"), [(0.01, 10), (0.0001, 50), (3.0, 1)])

@@ -71,6 +71,8 @@ UNUSED = {"tensorboard.graph", "tensorboard.histograms", "tensorboard.confusion_
         ({"device": "cpu", "graphs": True}, {"graphs"}),
         ({"device": "mps", "graphs": True}, {"graphs"}),
         ({"device": "cpu", "graphs": "auto"}, set()),
+        ({"device": "cpu", "cudnn_benchmark": True}, {"cudnn_benchmark"}),
+        ({"device": "cuda:1", "cudnn_benchmark": True}, set()),
         ({"device": "cuda:1", "graphs": True}, set()),
         ({"device": "auto", "graphs": True}, set()),
         ({"channels_last": True}, {"channels_last"}),

@@ -12,6 +12,7 @@ from runmanager.app.run_cell import train_cell
 from runmanager.errors import ConfigurationError, TensorMismatchError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import read_run
+from runmanager.tracking.lifecycle import run_measurements
 from runmanager.training import job
 from runmanager.training.options.groups import LogisticOptions
 from runmanager.training.step.compiled import CompiledNetwork, compiler_faults
@@ -173,6 +174,28 @@ def test_a_run_stores_the_compile_time_and_uncompiled_weights(tmp_path, monkeypa
     assert losses(compiled) == losses(plain)
     assert weights(compiled).keys() == weights(plain).keys()
     assert all(torch.equal(value, weights(plain)[name]) for name, value in weights(compiled).items())
+
+
+def test_the_peak_of_memory_is_that_after_the_uncompiled_trial(tmp_path, monkeypatch):
+    events = []
+    monkeypatch.setattr(run_measurements, "reset_peak_memory", lambda device: events.append("reset"))
+    monkeypatch.setattr(run_measurements, "peak_memory", lambda device: events.append("peak"))
+
+    class Compiled(CompiledNetwork):
+        def __call__(self, images):
+            events.append("compiled" if self._compiles is not False else "trial")
+            return super().__call__(images)
+
+    monkeypatch.setattr(job, "CompiledNetwork", functools.partial(Compiled, backend=Compiler()))
+    train(tmp_path, "compiled", compile=True)
+    counted = events[: events.index("peak")]
+    assert "trial" in counted and "reset" in counted[len(counted) - counted[::-1].index("trial") :]
+
+
+def test_cudnn_tries_its_algorithms_within_a_run_that_asks_for_it(tmp_path):
+    asked, plain = train(tmp_path, "asked", cudnn_benchmark=True), train(tmp_path, "plain")
+    assert asked.record.environment.cudnn_benchmark is True and plain.record.environment.cudnn_benchmark is False
+    assert torch.backends.cudnn.benchmark is False
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="PyTorch's compiler needs a C++ compiler")

@@ -114,7 +114,7 @@ class Training:
             images, labels = torch.rand(size, 5, generator=generator), torch.randint(3, (size,), generator=generator)
             loss, preds = self.stepper.train(images, labels)
             assert preds.shape == (size, 3)
-            self.losses.append(loss)
+            self.losses.append(loss.clone())  # the next step may write to it
             self.scheduler.step()
             if number % 4 == 3:
                 self.network.eval()
@@ -313,3 +313,10 @@ def test_a_failed_capture_raises_its_cause_and_is_cleaned_up(clean_up_calls, kin
     result = torch.ones(()), torch.ones(2, 3)
     assert CudaGraphs(torch.device("cuda")).capture(lambda: result)[1] is result
     assert clean_up_calls == wanted
+
+
+def test_a_replay_copies_none_of_its_results():
+    stepper = Training().replaying().run(0, 3).stepper
+    images, labels = torch.rand(BATCH, 5), torch.zeros(BATCH, dtype=torch.int64)
+    first, second = (stepper.train(images, labels) for _ in range(2))
+    assert [each.data_ptr() for each in first] == [each.data_ptr() for each in second]
