@@ -10,7 +10,7 @@ import msgspec
 from runmanager.launching.plan import Action, Cell, Code, Continuation, PlannedRun, lost_epochs
 from runmanager.records.run.environment_changes import changed_code
 from runmanager.records.run.run_record import Environment, RunRecord
-from runmanager.records.run.status import Reason, Status
+from runmanager.records.run.status import Reason
 from runmanager.records.settings.signature import UNSIGNED, signature
 from runmanager.records.storage.reader import StoredRun
 
@@ -38,7 +38,7 @@ def with_continuations(
 
 def _begins(run: PlannedRun) -> bool:
     """Whether a run begins with its first epoch, but for one that is to repeat a finished run."""
-    is_repeated = run.stored is not None and run.stored.status is Status.FINISHED
+    is_repeated = run.stored is not None and run.stored.is_complete
     # The folder of a run that cannot be read exists without a record in the plan.
     is_damaged = run.stored is None and run.paths.record.exists()
     return run.action in (Action.START, Action.START_AGAIN) and not is_repeated and not is_damaged
@@ -48,11 +48,7 @@ class _Finished:
     """The finished runs of a sweep by their settings without the number of epochs."""
 
     def __init__(self, stored: Sequence[StoredRun]) -> None:
-        self._runs = [
-            run
-            for run in stored
-            if run.record.status is Status.FINISHED and not run.is_adopted and _epochs(run.record.config)
-        ]
+        self._runs = [run for run in stored if run.is_complete and not run.is_adopted and _epochs(run.record.config)]
         self._by_settings: dict[str, list[StoredRun]] | None = None
 
     @property

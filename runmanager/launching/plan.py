@@ -157,6 +157,7 @@ def plan_runs(
     *,
     resume: Resume,
     rerun_changed: bool,
+    keeps_pruned: bool = False,
     now: Environment,
     code_of: Callable[[Code], Code] = lambda _: None,
     can_continue: Callable[[RunPaths], bool] = lambda run: run.checkpoint.exists(),
@@ -170,7 +171,8 @@ def plan_runs(
     folder's files stay. So do those of a finished run that has lost epochs, which is kept.
 
     `now` has the commit and library versions of a new run, and `code_of` returns the present digests of a run's code
-    files. A finished run with other ones is reported, and run again if `rerun_changed`. `can_continue` says whether a
+    files. A finished run with other ones is reported, and run again if `rerun_changed`. A pruned run is run to its end,
+    unless the command `keeps_pruned` ones. `can_continue` says whether a
     killed run continues from what is in its folder. `rerun_with` is what a command adds for `rerun_changed`,
     `restore_with` what it adds for cells that were removed.
     """
@@ -183,6 +185,7 @@ def plan_runs(
         _plan,
         resume=resume,
         rerun_changed=rerun_changed,
+        keeps_pruned=keeps_pruned,
         now=now,
         code_of=code_of,
         can_continue=can_continue,
@@ -226,7 +229,7 @@ def lost_epochs(runs: Iterable[StoredRun]) -> Iterator[Damage]:
 
 def needs_epochs(record: RunRecord) -> bool:
     """Whether the plan of a stored run needs its epochs, which else are not read."""
-    return record.status not in (Status.FINISHED, Status.SKIPPED)
+    return not record.is_complete and record.status is not Status.SKIPPED
 
 
 def _plan(
@@ -235,6 +238,7 @@ def _plan(
     *,
     resume: Resume,
     rerun_changed: bool,
+    keeps_pruned: bool,
     now: Environment,
     code_of: Callable[[Code], Code],
     can_continue: Callable[[RunPaths], bool],
@@ -244,7 +248,8 @@ def _plan(
     code = code_of(then.code)
     today = msgspec.structs.replace(now, code=None if code is None else dict(code))
     changes = changes_since(then, today)
-    action, why = _decide(run, resume, rerun_changed, changes, can_continue)
+    is_done = run.is_complete or (keeps_pruned and run.record.reason is Reason.PRUNED)
+    action, why = _decide(run, resume, rerun_changed, changes, can_continue, is_done=is_done)
     if action is Action.KEEP and changes:
         why += f"; {rerun_with} runs it again"
     action, variables = _with_variables(cell, run.record, action)
@@ -298,7 +303,13 @@ def _changed(name: str, now: Mapping[str, str], then: Mapping[str, str]) -> str:
 
 
 def _decide(
-    run: StoredRun, resume: Resume, rerun_changed: bool, changes: str, can_continue: Callable[[RunPaths], bool]
+    run: StoredRun,
+    resume: Resume,
+    rerun_changed: bool,
+    changes: str,
+    can_continue: Callable[[RunPaths], bool],
+    *,
+    is_done: bool,
 ) -> tuple[Action, str]:
     record = run.record
     state = f"{record.status}" + (f" ({record.reason})" if record.reason else "")
@@ -307,9 +318,9 @@ def _decide(
     if resume is Resume.NEVER:
         return Action.START_AGAIN, f"{state}; resume=never"
     match record.status:
-        case Status.FINISHED if changes and rerun_changed:
+        case _ if is_done and changes and rerun_changed:
             return Action.START_AGAIN, f"finished with other versions: {changes}"
-        case Status.FINISHED:
+        case _ if is_done:
             return Action.KEEP, state + (f", with other versions: {changes}" if changes else "")
         case _ if run.is_damaged:
             return Action.START_AGAIN, f"{state}; its epochs cannot be read"

@@ -112,4 +112,5 @@ class SweepSnapshot:
             comparison=self.comparison,
             crossovers=self.crossovers,
             rounds=self.paired_rounds,
+            plan=self.plan,
         )

@@ -11,7 +11,7 @@ from programs import Process, Sweep
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
 
-__all__ = ["MAIN", "Application", "Script", "Steps"]
+__all__ = ["MAIN", "Application", "ApplicationSearch", "Script", "ScriptSearch", "Steps"]
 
 MAIN = "import sys; from runmanager.cli.main import run_command; sys.exit(run_command(sys.argv[1:]))"
 """The command `runmanager`, for `python -c`."""
@@ -190,6 +190,36 @@ class Script(Application):
             return next((each for each in children if "train.py" in each.cmdline()), None)
         except psutil.NoSuchProcess:
             return None
+
+
+_SPACE = "rate=interval(0.1,0.6)"
+
+
+@dataclass(frozen=True)
+class ScriptSearch(Script):
+    """A search over a script's setting, one trial at a time: what it tries then follows from the results alone.
+
+    A killed run would be a trial without a result, so only drivers are killed.
+    """
+
+    variants: ClassVar[Mapping[str, Sequence[str]]] = {"again": ()}
+    targets: ClassVar[Sequence[str]] = ("driver", "group")
+
+    def _words(self) -> tuple[str, ...]:
+        asked = ("--search", "tpe", "--trials", "4", "--metric", "loss", "--scalar", r"loss=loss (\S+)")
+        return "-c", MAIN, "sweep", "--name", self.name, *asked, "train.py", _SPACE, "out={run_dir}"
+
+
+@dataclass(frozen=True)
+class ApplicationSearch(Application):
+    """The same of a Hydra application."""
+
+    variants: ClassVar[Mapping[str, Sequence[str]]] = {"again": ()}
+    targets: ClassVar[Sequence[str]] = ("driver", "group")
+
+    def _words(self) -> tuple[str, ...]:
+        asked = ("hydra.sweeper.search=tpe", "hydra.sweeper.trials=4", "hydra.sweeper.metric=loss")
+        return "train.py", "-m", "hydra/sweeper=runmanager", f"hydra.sweeper.name={self.name}", *asked, _SPACE
 
 
 @dataclass(frozen=True)

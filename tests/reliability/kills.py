@@ -3,6 +3,7 @@
 python tests/reliability/kills.py --kills 200 --write docs/reliability.md
 python tests/reliability/kills.py --program loop --kills 100 --write docs/reliability.md
 python tests/reliability/kills.py --program application --kills 60 --write docs/reliability.md
+python tests/reliability/kills.py --program script-search --kills 60 --write docs/reliability.md
 """
 
 import argparse
@@ -23,7 +24,7 @@ from typing import Any
 import psutil
 import torch
 from commands import DEADLINE_SECONDS, POLL_SECONDS, killed_at_exit, wait_until
-from foreign import Application, Script, Steps
+from foreign import Application, ApplicationSearch, Script, ScriptSearch, Steps
 from loops import Loop
 from page import write_row
 from programs import Process, Sweep
@@ -36,6 +37,8 @@ PROGRAMS: dict[str, type[Sweep]] = {
     "application": Application,
     "script": Script,
     "steps": Steps,
+    "script-search": ScriptSearch,
+    "application-search": ApplicationSearch,
 }
 _KILLED, _VANISHED = "killed (signal)", "crashed (vanished)"
 _LATEST = 0.6  # latest time of a kill after the sweep runs, as a share of the time of an undisturbed sweep
@@ -252,6 +255,8 @@ _KINDS = {
     "application": "of a Hydra application ",
     "script": "of a script ",
     "steps": "of a script with a loop by steps ",
+    "script-search": "of a search over a script ",
+    "application-search": "of a search over a Hydra application ",
 }
 ROWS = {program: rf"\d+ SIGKILLs {kind or '(?!of )'}(?!with )" for program, kind in _KINDS.items()}
 """Beginnings of the rows in docs/reliability.md, by program."""

@@ -5,7 +5,7 @@ import math
 import random
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -14,11 +14,15 @@ from hydra.errors import HydraException
 
 from runmanager.errors import ConfigurationError
 from runmanager.records.settings.grid import is_seed
+from runmanager.records.storage.reader import StoredRun
 from runmanager.text import format_value
 from runmanager.validation import fault
 
 Point = tuple[Any, ...]
 """A point of a space, a value for each dimension: that of an interval, or the position among choices."""
+
+Course = Mapping[int, float]
+"""The values of a metric in the course of a run, by their number from 1."""
 
 TPE, _RANDOM = "tpe", "random"
 _LOG = "log"
@@ -264,7 +268,8 @@ class Trial:
     """The cells of a sweep that differ in seeds alone: their `point`, None outside of the space, and mean `value`.
 
     The value is None unless all cells have finished with one. `is_over`: none of them is to run. `is_finished`:
-    all have finished. `counts`: they are still part of the sweep.
+    all have finished. `counts`: they are still part of the sweep. `runs` are those of the cells by their signatures,
+    None before they have begun. `pruned` is the course of a run that was pruned, None if none was.
     """
 
     point: Point | None
@@ -272,6 +277,8 @@ class Trial:
     is_over: bool = True
     is_finished: bool = True
     counts: bool = True
+    runs: Mapping[str, StoredRun | None] = field(default_factory=dict)
+    pruned: Course | None = None
 
 
 def propose(
@@ -290,7 +297,7 @@ def propose(
     known = {each.point: each for each in trials if each.point is not None}
     if len(known) >= space.size:
         return
-    fail = _optuna().trial.TrialState.FAIL
+    fail = import_optuna().trial.TrialState.FAIL
     for sampler, most in ((method, _MOST_REPEATS), (_RANDOM, 10 * _MOST_REPEATS)):
         study, distributions = _study(space, known, sampler, more_is_better=more_is_better, seed=seed)
         for _ in range(most):
@@ -306,9 +313,11 @@ def propose(
         yield from points
 
 
-def _optuna() -> Any:
+def import_optuna() -> Any:
+    """Return the module, which says warnings alone."""
     import optuna  # late: it takes two seconds
 
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 
 
@@ -316,8 +325,7 @@ def _study(
     space: Space, known: Mapping[Point, Trial], method: str, *, more_is_better: bool, seed: int
 ) -> tuple[Any, dict[str, Any]]:
     """A study of Optuna that has been told what is known, and the distributions of the space."""
-    optuna = _optuna()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    optuna = import_optuna()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         if method == TPE:
@@ -328,12 +336,14 @@ def _study(
     distributions = {each.key: _distribution(each, optuna.distributions) for each in space.dimensions}
     states = optuna.trial.TrialState
     for point, trial in known.items():
-        ended = states.FAIL if trial.is_over else states.RUNNING
+        unranked = states.FAIL if trial.pruned is None else states.PRUNED
+        ended = unranked if trial.is_over else states.RUNNING
         told = optuna.trial.create_trial(
             state=ended if trial.value is None else states.COMPLETE,
             params=dict(zip(distributions, point, strict=True)),
             distributions=distributions,
             value=trial.value,
+            intermediate_values=dict(trial.pruned or {}),
         )
         study.add_trial(told)
     return study, distributions

@@ -22,7 +22,7 @@ from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.standard_streams import print_line
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.run_record import RunRecord
-from runmanager.records.run.status import Reason, Status
+from runmanager.records.run.status import Reason
 from runmanager.records.settings.signature import short_signature
 from runmanager.records.storage.reader import StoredRun, read_sweep
 from runmanager.records.sweep.lookup import command_on, typed_name
@@ -150,7 +150,7 @@ def _without_notes(pairs: "ComparisonTable") -> "ComparisonTable":
 def _failures(runs: Sequence[StoredRun], sweep: SweepPaths) -> list[str]:
     """Why the runs ended badly, where none finished: each of the commonest messages once."""
     bad = [run.record for run in runs if run.record.status.is_ended and not run.record.status.is_success]
-    if any(run.record.status is Status.FINISHED for run in runs):
+    if any(run.is_complete for run in runs):
         return []
     by_cause: dict[str, list[RunRecord]] = {}
     for record in bad:
@@ -172,7 +172,7 @@ def _failures(runs: Sequence[StoredRun], sweep: SweepPaths) -> list[str]:
 
 def _damaged(runs: Sequence[StoredRun], sweep: SweepPaths) -> list[str]:
     """Name the finished runs whose epochs could not be read."""
-    names = [run_label(run.name) for run in runs if run.is_damaged and run.record.status is Status.FINISHED]
+    names = [run_label(run.name) for run in runs if run.is_damaged and run.is_complete]
     if not names:
         return []
     shown = [*names[:_MAX_DAMAGED], *(["…"] if len(names) > _MAX_DAMAGED else [])]
@@ -182,7 +182,7 @@ def _damaged(runs: Sequence[StoredRun], sweep: SweepPaths) -> list[str]:
 
 def _is_missing(metric: str, runs: Sequence[StoredRun]) -> bool:
     """Whether runs finished and none of them has the metric."""
-    finished = [run for run in runs if run.record.status is Status.FINISHED]
+    finished = [run for run in runs if run.is_complete]
     return bool(finished) and not any(has_metric(metric, run) for run in finished)
 
 

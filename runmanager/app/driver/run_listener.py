@@ -2,7 +2,7 @@
 
 import contextlib
 import socket
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 from rich.console import Console
@@ -34,6 +34,13 @@ _POLL_SECONDS = 0.2  # between two looks at the cells of other drivers
 _AGAIN = "Ctrl-C again stops at once."
 
 
+Begun = Callable[[], Iterable[tuple[int, PlannedRun, RunRecord]]]
+"""Returns the runs that have begun here, with their keys and records."""
+
+Pruner = Callable[[Begun, Callable[[str], None]], Iterable[tuple[int, bool]]]
+"""Returns the keys of runs that are to end early, and whether at once, and may say something."""
+
+
 class SweepListener(Listener):
     """Receives the engine's events of the runs, whose keys are their order in the calls of the launcher.
 
@@ -41,7 +48,8 @@ class SweepListener(Listener):
     judges runs on other hosts. `show` prints the results, `resuming` is the command that resumes the sweep, empty where
     none does. The live table and lines have the requested `metric` first; `without_metrics` says how to get one.
     `skipped` says of runs why they will be skipped: they are not counted. `expected` are the labels of runs that are
-    decided later. `can`: what their program can. `plan` has all runs, and `faults` collects errors outside of them.
+    decided later. `can`: what their program can.
+    `pruning` decides which runs are to end early. `plan` has all runs, and `faults` collects errors outside of them.
     """
 
     when_ended = f"{__name__}:write_tables_alone"
@@ -62,6 +70,7 @@ class SweepListener(Listener):
         skipped: Mapping[str, str] | None = None,
         expected: Sequence[str] = (),
         can: Container[Can] = frozenset(Can),
+        pruning: Pruner | None = None,
     ) -> None:
         self.sweep = sweep
         self.plan = list(plan)
@@ -75,6 +84,7 @@ class SweepListener(Listener):
         self._show = show
         self._resuming = tuple(resuming)
         self._can = can
+        self._pruning = pruning
         self._running: dict[int, PlannedRun] = {}
         self._pids: dict[int, int] = {}
         self._went_well: dict[int, bool] = {}
@@ -170,11 +180,19 @@ class SweepListener(Listener):
         if self._has_new_end and is_last_batch and self._running and self._pace.is_due:
             self._write_tables_meanwhile()
 
-    def stopping(self, *, at_once: bool) -> None:
-        for key, run in self._running.items():  # before they are asked: whatever they make of it, it is known
+    def unwanted(self) -> Iterable[tuple[int, bool]]:
+        return () if self._pruning is None else self._pruning(self._begun_here, self.say)
+
+    def _begun_here(self) -> Iterator[tuple[int, PlannedRun, RunRecord]]:
+        """The runs that processes of this driver have claimed, with their keys and records."""
+        for key, run in self._running.items():
             record = stored_record(run)
             if record is not None and record.owner is not None and record.owner.pid == self._pids[key]:
-                note_stop(run.paths, record.attempt)
+                yield key, run, record
+
+    def stopping(self, *, at_once: bool) -> None:
+        for _, run, record in self._begun_here():  # before they are asked: whatever they make of it, it is known
+            note_stop(run.paths, record.attempt)
         self._display.is_stopping = True
         stops_after_epoch = not self._running or Can.STOP_AFTER_EPOCH in self._can
         line = f"Stopping{' after this epoch' if stops_after_epoch else ': the program is asked to end (SIGTERM)'}"

@@ -6,28 +6,28 @@ There is no other state: each decision tells a new study of Optuna the trials th
 import itertools
 import math
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
 from typing import Any
 
 from runmanager.app.compose.grid_rules import ExcludedError
-from runmanager.app.compose.search_space import TPE, Point, Space, Trial, propose
+from runmanager.app.compose.search_space import TPE, Course, Point, Space, Trial, propose
 from runmanager.app.display.run_line import run_label
+from runmanager.app.driver.late_cells import LateCells, seeds_of
 from runmanager.app.driver.program import CellGrid, Program
-from runmanager.app.driver.run_listener import SweepListener
-from runmanager.app.driver.sweep_plan import joined, named_in_sweep, with_kept_cells, write_plan
+from runmanager.app.driver.pruning import Pruning, read_course
+from runmanager.app.driver.run_listener import Begun, SweepListener
+from runmanager.app.driver.sweep_plan import joined, with_kept_cells
+from runmanager.app.request.sweep_request import flag_of
 from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.hydra_launcher import require_package
-from runmanager.launching.launcher import CellJob, CellLauncher, Trait
+from runmanager.launching.launcher import CellLauncher, Trait
 from runmanager.launching.plan import PlannedRun, plan_of
 from runmanager.records.files.atomic_files import locked_folder
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.host.process import ProcessIdentity
-from runmanager.records.run.status import Status
-from runmanager.records.settings.grid import is_seed
+from runmanager.records.run.status import Reason
 from runmanager.records.settings.values import hashable
 from runmanager.records.storage.reader import StoredRun, read_sweep
 from runmanager.records.sweep.sweep_record import PlannedCell, read_sweep_record
@@ -41,21 +41,24 @@ from runmanager.validation import fault
 class SearchOptions:
     """What a command asks of a search: by which `method`, in which space, how many trials, and for how long.
 
-    A trial is a point of the space with all its seeds. `option` is how the user asks for the search.
+    A trial is a point of the space with all its seeds. `prune` is how Optuna decides which runs end early, if it does.
+    `key` is how the user names an option.
     """
 
     method: str
     space: Space
     trials: int | None = None
     max_seconds: float | None = None
-    option: str = "--search"
+    prune: str | None = None
+    key: Callable[[str], str] = flag_of
 
     def corners(self, program: Program, launcher: CellLauncher, *, is_single: bool) -> CellGrid:
         """Return the cells of the space's corners, which are checked in place of those that are decided later.
 
         Raises `ConfigurationError` for their faults and where nothing can be searched, and `UsageError` without Optuna.
         """
-        require_package("optuna", extra="search", option=self.option)
+        option = self.key("search")
+        require_package("optuna", extra="search", option=option)
         grid = joined([program.compose(words) for words in self.space.corners()])
         obstacles = {
             "in a single run, which has one value of each setting; use `runmanager sweep`": is_single,
@@ -64,16 +67,18 @@ class SearchOptions:
             "where no driver waits, as it decides which cell is next": Trait.DETACHED in launcher.traits,
         }
         if found := [where for where, holds in obstacles.items() if holds]:
-            raise ConfigurationError(fault(self.option, f"be left out {where}", self.method) for where in found)
+            raise ConfigurationError(fault(option, f"be left out {where}", self.method) for where in found)
+        if self.prune is not None and Trait.IN_BATCHES in launcher.traits:
+            where, way_out = "under a launcher that tells of no end before all end", "launchers of runmanager do"
+            raise ConfigurationError([fault(self.key("prune"), f"be left out {where}", self.prune, way_out)])
         return grid
 
 
-class Search:
+class Search(LateCells):
     """The trials of a search of one sweep, which it may share with other drivers: all that counts is in its files.
 
-    `corners` are the cells of the space's corners: what they have in common, all trials have. `metric` is the one by
-    which cells are ranked, if the command names one. `plan` says what is to be done with the cells of a grid.
-    `restore`: cells that were removed count as any other.
+    `corners` are the cells of the space's corners: what they have in common, all trials have. `restore`: cells that
+    were removed count as any other.
     """
 
     def __init__(
@@ -87,18 +92,18 @@ class Search:
         metric: str | None,
         restore: bool,
     ) -> None:
+        super().__init__(sweep, plan, metric)
         self._options = options
-        self._sweep = sweep
         self._corners = corners.cells
         self._seed_names = tuple(corners.seed_names)
         self._program = program
-        self._plan = plan
-        self._metric = metric
         self._restore = restore
         self._taken: set[Point | None] = {None}
         self._left_out: set[Point] = set()
         self._has_begun = False
         self._end = ""
+        self._pruning = None if options.prune is None else Pruning(options.prune, self._trials)
+        self._pruned: dict[tuple[str, int], Course] = {}
         self._until = math.inf if options.max_seconds is None else time.monotonic() + options.max_seconds
 
     @cached_property
@@ -106,7 +111,7 @@ class Search:
         """The settings that all cells of the space have in common, but for seeds and what follows from others."""
         cells, space = [plan_of(cell) for cell in self._corners], self._options.space
         first, *others = [each.choices_and_settings for each in cells]
-        varying = _seeds_of(cells[0], self._seed_names).union(*(cell.derived for cell in self._corners))
+        varying = seeds_of(cells[0], self._seed_names).union(*(cell.derived for cell in self._corners))
         return {
             name: value
             for name, value in first.items()
@@ -114,10 +119,10 @@ class Search:
         }
 
     def in_words(self, launcher: CellLauncher) -> list[str]:
-        """What is to be done, for the first lines."""
         options, trials = self._options, self._counted()
         limits = [pluralize(options.trials, "trial")] if options.trials is not None else []
         limits += [f"none begins after {options.max_seconds:g} s"] if options.max_seconds is not None else []
+        limits += [f"pruned by {options.prune}"] if options.prune is not None else []
         lines = [
             f"Search ({options.method}): {', '.join(limits)}, {len(trials)} tried already, in {self._sweep.root}",
             f"Searched: {'; '.join(map(str, options.space.dimensions))}",
@@ -136,38 +141,18 @@ class Search:
         return [each for each in self._trials()[0] if each.counts]
 
     def expected(self) -> list[str]:
-        """The labels of as many cells as may be tried, where it is known how many; they stand for their lengths."""
         spare = "0" * self._options.space.spare_width
         labels = [f"{run_label(each.name)}{spare}" for each in self._corners]
         cells = [plan_of(each) for each in self._corners]
-        seeds = {tuple(hashable(cell.settings[name]) for name in _seeds_of(cell, self._seed_names)) for cell in cells}
+        seeds = {tuple(hashable(cell.settings[name]) for name in seeds_of(cell, self._seed_names)) for cell in cells}
         number = max(0, (self._options.trials or 0) - len(self._counted())) * len(seeds)
         return list(itertools.islice(itertools.cycle(labels), number))
 
-    def jobs(
-        self,
-        listener: SweepListener,
-        launcher: CellLauncher,
-        jobs_of: Callable[[Sequence[PlannedRun], int], Iterable[CellJob]],
-    ) -> Iterator[CellJob | None]:
-        """Yield a job whenever fewer than the launcher's number are out, and None while as many are."""
-        queue, out, most = deque[CellJob](), list[int](), launcher.num_handed
-        while True:
-            out = [key for key in out if not listener.is_over(key)]
-            if len(out) >= most:
-                if Trait.IN_BATCHES in launcher.traits:
-                    out = []  # when it asks again, all have ended
-                yield None
-            elif queue:
-                out.append(queue[0].key)
-                yield queue.popleft()
-            elif (runs := self._next(listener)) is None:
-                return
-            else:
-                queue += jobs_of(*listener.add(runs))
+    def unwanted(self, begun: Begun, say: Callable[[str], None]) -> Iterable[tuple[int, bool]]:
+        return () if self._pruning is None else self._pruning.unwanted(begun, say)
 
-    def _next(self, listener: SweepListener) -> list[PlannedRun] | None:
-        """The runs of the next trial, but first and last those of the trials that the sweep has; None at the end.
+    def _next(self, listener: SweepListener) -> Sequence[PlannedRun]:
+        """Plan the runs of the next trial, but first and last those of the trials that the sweep has.
 
         The sweep's file is locked meanwhile, so that no other driver of the search tries the same.
         """
@@ -177,10 +162,11 @@ class Search:
             known = [each.point for each in trials if each.counts and each.point not in self._taken]
             if known and (self._end or not self._has_begun):
                 self._has_begun = True
-                return self._take(known, listener)
+                if runs := self._take(known, listener):
+                    return runs
             self._has_begun = True
             if self._end:
-                return None
+                return []
             for point in propose(
                 self._options.space,
                 trials,
@@ -223,9 +209,7 @@ class Search:
                     listener.say(f"Left out: {first_line(str(error))}")
         if not grids:
             return []
-        grid = named_in_sweep(joined(grids), self._sweep)
-        plan = self._plan(grid, self._sweep)
-        return write_plan(self._sweep, plan, grid, ProcessIdentity.current(), metric=self._metric)[0]
+        return self._planned(joined(grids), search=self._options.method)
 
     def _trials(self) -> tuple[list[Trial], Metric | None]:
         """The trials of the sweep in the order of their first cells, and the metric by which they are ranked."""
@@ -233,7 +217,7 @@ class Search:
         if record is None:
             return [], None
         runs = read_sweep(self._sweep).runs
-        finished = [run for run in runs if run.status == Status.FINISHED]
+        finished = [run for run in runs if run.is_complete]
         metric = self._metric_of(finished)
         by_signature = {run.signature: run for run in runs}
         removed = () if self._restore else frozenset(record.removed)
@@ -241,13 +225,13 @@ class Search:
         groups: dict[frozenset[Any], list[PlannedCell]] = {}
         for cell in record.planned:
             own = cell.choices_and_settings
-            names = own.keys() - _seeds_of(cell, seed_names) - frozenset(record.derived)  # which may follow from a seed
+            names = own.keys() - seeds_of(cell, seed_names) - frozenset(record.derived)  # which may follow from a seed
             groups.setdefault(frozenset((name, hashable(own[name])) for name in names), []).append(cell)
         shared = {**(record.choices or {}), **record.settings}
         return [
             self._trial(
                 {**shared, **cells[0].choices_and_settings},
-                [by_signature.get(each.signature) for each in cells],
+                {each.signature: by_signature.get(each.signature) for each in cells},
                 metric,
                 counts=any(each.signature not in removed for each in cells),
             )
@@ -255,16 +239,25 @@ class Search:
         ], metric
 
     def _trial(
-        self, settings: Mapping[str, Any], runs: Sequence[StoredRun | None], metric: Metric | None, *, counts: bool
+        self, settings: Mapping[str, Any], runs: Mapping[str, StoredRun | None], metric: Metric | None, *, counts: bool
     ) -> Trial:
         is_inside = all(settings.get(name) == value for name, value in self._fixed.items())
         point = self._options.space.find(settings) if is_inside else None
-        ended = [run for run in runs if run is not None and run.record.status.is_ended]
-        finished = [run for run in ended if run.status == Status.FINISHED]
+        ended = [run for run in runs.values() if run is not None and run.record.status.is_ended]
+        finished = [run for run in ended if run.is_complete]
         is_over, is_finished = not counts or len(ended) == len(runs), len(finished) == len(runs)
         values = [metric.values(run)[-1:] for run in finished] if metric is not None and is_finished else []
         value = fmean(each for (each,) in values) if values and all(values) else None
-        return Trial(point, is_over=is_over, value=value, is_finished=is_finished, counts=counts)
+        pruned = [] if metric is None else [self._course(run, metric) for run in ended if _was_pruned(run)]
+        first = pruned[0] if pruned else None
+        return Trial(
+            point, is_over=is_over, value=value, is_finished=is_finished, counts=counts, runs=runs, pruned=first
+        )
+
+    def _course(self, run: StoredRun, metric: Metric) -> Course:
+        """The course of a run that was pruned, which is read once."""
+        key = run.signature, run.record.attempt
+        return self._pruned.get(key) or self._pruned.setdefault(key, read_course(run, metric))
 
     def _metric_of(self, finished: Sequence[StoredRun]) -> Metric | None:
         if self._metric is not None:
@@ -273,5 +266,5 @@ class Search:
         return next((each for each in metrics if any(each.values(run) for run in finished)), None)
 
 
-def _seeds_of(cell: PlannedCell, names: Sequence[str]) -> set[str]:
-    return {name for name in cell.settings if is_seed(name, names)}
+def _was_pruned(run: StoredRun) -> bool:
+    return run.record.reason is Reason.PRUNED

@@ -13,6 +13,8 @@ from rich.console import Console
 
 from runmanager.app.display.final_summary import announce_end, notification_faults, ring, show_duel, show_results
 from runmanager.app.display.output import line_of, make_console
+from runmanager.app.driver.deciding import Deciding, DecidingOptions
+from runmanager.app.driver.late_cells import LateCells
 from runmanager.app.driver.preflight import (
     predict_skipped,
     refuse_literal_secrets,
@@ -62,7 +64,7 @@ class DriverOptions:
     table, and cells are ranked by it; `without_metrics` says how to get one, given a run that recorded none. `resumes`:
     whether the command continues the sweep after an interrupt. `order` is how the new cells of a block of one seed
     start (see `Order`; None: the default, and where cells take turns their own), `order_name` the option's name for
-    users. `search`: the cells are not those of a grid, but decided one by one.
+    users. `search`: the cells are not those of a grid, but decided one by one; `deciding`: so are those of the grid.
     """
 
     is_single: bool = False
@@ -78,6 +80,7 @@ class DriverOptions:
     order: str | None = None
     order_name: str = "--order"
     search: SearchOptions | None = None
+    deciding: DecidingOptions | None = None
     metric: str | None = None
     without_metrics: Callable[[RunPaths], str] = lambda _: ""
     named: Callable[[Sequence[str], str], Sequence[str]] = lambda command, name: (*command, f"name={name}")
@@ -105,30 +108,32 @@ class SweepDriver:
         self._console = console or make_console()
         self._pairing: Pairing | None = None
         self._num_ignored_signals = 0
-        self._search: Search | None = None
+        self._late: LateCells | None = None
         self._start_ranks: dict[str, int] = {}
         self._grid_ranks: dict[str, int] = {}
 
     def run(self) -> Sequence[JobReturn]:
         """Run the cells that are missing, and return their results in order; none for a dry run."""
-        options = self._options
-        detached = self._is_detached
-        if faults := notification_faults(options.notify, option=options.notify_name, is_detached=detached):
+        options, search = self._options, self._options.search
+        if faults := notification_faults(options.notify, option=options.notify_name, is_detached=self._is_detached):
             raise ConfigurationError(faults)
-        num_cells = self._program.count_cells() if options.search is None else options.search.trials or 1
+        num_cells = self._program.count_cells() if search is None else search.trials or 1
         self._confirm(num_cells)
         if not self._options.dry_run:
             self._program.get_ready(self._launcher, num_cells=num_cells)  # while the cells are composed and checked
-        if options.search is None:
+        if search is None:
             grid = self._program.compose()
         else:
-            grid = options.search.corners(self._program, self._launcher, is_single=options.is_single)
-        if options.search is None or options.restore:
+            grid = search.corners(self._program, self._launcher, is_single=options.is_single)
+        if search is None or options.restore:
             grid = with_kept_cells(grid, restore=options.restore)
         refuse_literal_secrets(self._launcher, grid.cells)
         self._pairing = make_pairing(
             grid.paired, grid.cells, self._launcher, derived=lambda: grid.derived, seed_names=grid.seed_names
         )
+        if options.deciding is not None:
+            takes_turns = self._pairing is not None
+            options.deciding.refuse_unfit(grid, self._launcher, is_single=options.is_single, takes_turns=takes_turns)
         if self._pairing is not None and options.order is not None:
             rule, way_out = "be left out where cells take turns", "each group of them runs at once"
             raise ConfigurationError([fault(options.order_name, rule, options.order, way_out)])
@@ -151,8 +156,8 @@ class SweepDriver:
             self._launcher.check()
             self._program.check(self._launcher, to_run, needs_all=self._needs_all(grid), is_dry_run=True)
             self._print_pairing_notices(grid)
-            if search := self._searching(sweep or SweepPaths(Path("<new>")), grid):
-                self._console.print(line_of("\n".join(search.in_words(self._launcher)), self._console), soft_wrap=True)
+            if late := self._late_cells(sweep or SweepPaths(Path("<new>")), grid):
+                self._console.print(line_of("\n".join(late.in_words(self._launcher)), self._console), soft_wrap=True)
             else:
                 shown = self._predict_skipped(plan, needs_all=self._needs_all(grid))
                 at_once = self._launcher.place.at_once
@@ -166,17 +171,15 @@ class SweepDriver:
         with require_output_root(Path(storage.output_root)):
             sweep = sweep or fresh_sweep_folder(Path(storage.output_root))
         self._print_pairing_notices(grid)
-        if (search := self._searching(sweep, grid)) is not None:
-            self._search, grid, plan, skipped = search, replace(grid, cells=(), axes={}), [], {}
+        if (late := self._late_cells(sweep, grid)) is not None:
+            self._late, grid, plan, skipped = late, replace(grid, cells=(), axes={}), [], {}
         return self._run(grid, plan, sweep, skipped)
 
-    def _searching(self, sweep: SweepPaths, corners: CellGrid) -> Search | None:
-        given = self._options
-        if given.search is None:
-            return None
-        return Search(
-            given.search, sweep, corners, self._program, self._planned, metric=given.metric, restore=given.restore
-        )
+    def _late_cells(self, sweep: SweepPaths, grid: CellGrid) -> LateCells | None:
+        given, plan, metric = self._options, self._planned, self._options.metric
+        if given.search is not None:
+            return Search(given.search, sweep, grid, self._program, plan, metric=metric, restore=given.restore)
+        return Deciding(sweep, grid, plan, metric=metric, options=given.deciding) if given.deciding else None
 
     def _to_be_skipped(self, to_run: Sequence[PlannedRun]) -> dict[str, str]:
         """Why cells will be skipped, by signature: their processes record it, but there is nothing to do in them.
@@ -197,10 +200,14 @@ class SweepDriver:
             self._print_line(line)
 
     def _planned(self, grid: CellGrid, sweep: SweepPaths | None) -> list[PlannedRun]:
-        plan = plan_sweep(self._program, grid, sweep)
+        plan = self._plan_of(grid, sweep)
         if self._pairing is not None:
             plan = self._pairing.with_partners(plan, self._predict_skipped)
         return plan if sweep is None else self._with_queue(grid, plan, sweep)
+
+    def _plan_of(self, grid: CellGrid, sweep: SweepPaths | None) -> list[PlannedRun]:
+        search = self._options.search
+        return plan_sweep(self._program, grid, sweep, keeps_pruned=bool(search and search.prune))
 
     def _predict_skipped(self, plan: Sequence[PlannedRun], *, needs_all: bool = False) -> Sequence[PlannedRun]:
         return predict_skipped(self._launcher, plan, can=self._program.can, needs_all=needs_all)
@@ -211,7 +218,7 @@ class SweepDriver:
         A driver that waits also passes the queued cells to its launcher, which waits for them and submits none twice.
         """
         if self._launcher.settle(plan, sweep):
-            plan = plan_sweep(self._program, grid, sweep)
+            plan = self._plan_of(grid, sweep)
         self._queued = queued = self._launcher.queued(sweep)
         action = Action.LEAVE if self._is_detached or self._options.dry_run else Action.RESUME
         return [
@@ -255,10 +262,11 @@ class SweepDriver:
                 metric=self._options.metric,
                 without_metrics=self._options.without_metrics,
                 skipped=skipped,
-                expected=self._search.expected() if self._search else (),
+                expected=self._late.expected() if self._late else (),
                 show=show_duel if grid.sides else self._show_results,
                 resuming=self._resuming_command(grid, sweep),
                 can=self._program.can,
+                pruning=self._late.unwanted if self._late else None,
             )
             with handle_signals((signal.SIGINT, signal.SIGTERM), self._on_signal), telling_sweep(sweep.root):
                 returns, interrupted = self._launch(listener, to_run)
@@ -313,11 +321,11 @@ class SweepDriver:
         launcher is added to the listener's faults.
         """
         returns: list[JobReturn] = []
-        first, search = 0, self._search
-        with listener.showing_runs(search.in_words(self._launcher) if search else ()):
+        first, late = 0, self._late
+        with listener.showing_runs(late.in_words(self._launcher) if late else ()):
             try:
-                if search is not None:
-                    jobs = search.jobs(listener, self._launcher, lambda *runs: self._jobs(listener, *runs))
+                if late is not None:
+                    jobs = late.jobs(listener, self._launcher, lambda *runs: self._jobs(listener, *runs))
                     returns += self._launcher.run(jobs, listener).values()
                 while True:
                     for batch in self._batches(to_run):
@@ -354,7 +362,7 @@ class SweepDriver:
 
     @property
     def _order(self) -> str | None:
-        has_own = self._pairing is not None or self._options.search is not None
+        has_own = self._pairing is not None or self._late is not None
         return None if has_own else self._options.order or Order.RANDOM
 
     def _launch_batch(self, listener: SweepListener, batch: Sequence[PlannedRun], first: int) -> Sequence[JobReturn]:

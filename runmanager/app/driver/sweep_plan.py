@@ -48,9 +48,12 @@ _EXPERIMENT = ("script.program", "dataset", "dataset.name", "dataset._target_", 
 """Settings that tell one experiment from another; a program other than the built-in job is one of them."""
 
 
-def plan_sweep(program: Program, grid: CellGrid, sweep: SweepPaths | None) -> list[PlannedRun]:
+def plan_sweep(
+    program: Program, grid: CellGrid, sweep: SweepPaths | None, *, keeps_pruned: bool = False
+) -> list[PlannedRun]:
     """Decide for each cell of `grid` whether to run it, given the runs stored in `sweep`; None is a new sweep.
 
+    Pruned runs are run to their end, unless the command `keeps_pruned` ones, as it prunes.
     Raises `UsageError` under `resume=must` without stored runs.
     """
     storage = grid.storage
@@ -69,6 +72,7 @@ def plan_sweep(program: Program, grid: CellGrid, sweep: SweepPaths | None) -> li
         sweep or SweepPaths(Path(storage.output_root) / "<new>"),
         resume=storage.resume,
         rerun_changed=storage.rerun_changed,
+        keeps_pruned=keeps_pruned,
         now=now,
         code_of=code_of,
         can_continue=program.can_continue,
@@ -183,10 +187,12 @@ def write_plan(
     *,
     metric: str | None = None,
     order: str | None = None,
+    search: str | None = None,
 ) -> tuple[list[PlannedRun], SweepRecord]:
     """Write sweep.json, and return it after the runs, whose folders are decided with it.
 
-    `metric` is the one that the command ranks cells by, if it names one; `order` is how its new cells start.
+    `metric` is the one that the command ranks cells by, if it names one; `order` is how its new cells start,
+    `search` the method of a search.
     """
     record = write_cells(
         sweep,
@@ -200,6 +206,7 @@ def write_plan(
         derived=grid.derived,
         seed_names=grid.seed_names,
         order=order,
+        search=search,
     )
     cells = {cell.signature: cell for cell in record.planned}
     return [_with_folder(each, sweep, cells) for each in plan], record

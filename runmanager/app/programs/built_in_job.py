@@ -24,7 +24,6 @@ from runmanager.race.pairing import infer_compared_axis
 from runmanager.race.sessions import duel_address
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.run_record import RunRecord
-from runmanager.records.run.status import Status
 from runmanager.records.settings.secrets import secret_axis_notes
 from runmanager.records.settings.signature import CHANGED_DEFAULTS, with_later_settings
 from runmanager.records.settings.values import flatten
@@ -252,7 +251,7 @@ class BuiltInJob(Program):
         words = [*run.cell.overrides, *run_folder_overrides(run, sweep), f"{RUN_NAME}={quote_text(run.name)}"]
         if run.continuation is not None and not run.continuation.obstacle:
             words.append(f"{CONTINUES}={quote_text(run.continuation.run)}")
-        if run.action is Action.START_AGAIN and run.stored is not None and run.stored.status is Status.FINISHED:
+        if run.action is Action.START_AGAIN and run.stored is not None and run.stored.is_complete:
             words.append("resume=never")  # unfinished runs start again anyway, unless another driver has finished them
         return words
 

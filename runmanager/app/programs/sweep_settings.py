@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from runmanager.app.compose.search_space import read_space
+from runmanager.app.driver.deciding import DecidingOptions
 from runmanager.app.driver.program import Storage
 from runmanager.app.driver.search import SearchOptions
 from runmanager.app.driver.sweep_driver import DriverOptions
@@ -46,7 +47,7 @@ def request_faults(request: SweepRequest, key: Key, *, needs_direction: bool = T
         faults.append(
             f"`{key('better')}` must be given for {metric}, got none; its name does not show which is better."
         )
-    faults += _search_faults(request, key)
+    faults += [*_search_faults(request, key), *_deciding_faults(request, key)]
     resume = request.resume_with
     if resume is not None and not all(resume.partition("=")[::2]):
         faults.append(fault(key("resume_with"), "be NAME=FILE", repr(resume)))
@@ -56,8 +57,8 @@ def request_faults(request: SweepRequest, key: Key, *, needs_direction: bool = T
 def _search_faults(request: SweepRequest, key: Key) -> list[str]:
     limits = {"trials": request.trials, "max_seconds": request.max_seconds}
     if request.search is None:
-        rule = f"be given with `{key('search')}`"
-        return [fault(key(name), rule, value) for name, value in limits.items() if value is not None]
+        rule, given = f"be given with `{key('search')}`", limits | {"prune": request.prune}
+        return [fault(key(name), rule, value) for name, value in given.items() if value is not None]
     faults = [
         fault(key(name), "be above 0", value) for name, value in limits.items() if value is not None and value <= 0
     ]
@@ -71,6 +72,18 @@ def _search_faults(request: SweepRequest, key: Key) -> list[str]:
     return faults
 
 
+def _deciding_faults(request: SweepRequest, key: Key) -> list[str]:
+    if not request.until_decided:
+        rule = f"be given with `{key('until_decided')}`"
+        return [] if request.max_runs is None else [fault(key("max_runs"), rule, request.max_runs)]
+    rule, others = f"be left out with `{key('until_decided')}`", {"order": request.order, "search": request.search}
+    return [
+        fault(key(name), rule, value, "it decides late which cell is next")
+        for name, value in others.items()
+        if value is not None
+    ]
+
+
 def search_of(
     request: SweepRequest, words: Sequence[str], texts_of: Callable[[str], Sequence[str]], key: Key
 ) -> SearchOptions | None:
@@ -78,7 +91,7 @@ def search_of(
     if request.search is None:
         return None
     space = read_space(words, texts_of, option=key("search"), seed_names=request.seed_name)
-    return SearchOptions(request.search, space, request.trials, request.max_seconds, key("search"))
+    return SearchOptions(request.search, space, request.trials, request.max_seconds, request.prune, key)
 
 
 def storage_of(request: SweepRequest, key: Key = flag_of) -> Storage:
@@ -119,6 +132,7 @@ def driver_options(
         order=request.order,
         notify=request.notify,
         notify_name=key("notify"),
+        deciding=DecidingOptions(request.max_runs, key) if request.until_decided else None,
         order_name=key("order"),
         metric=request.metric,
         without_metrics=metric_advice,

@@ -18,7 +18,6 @@ from runmanager.race.answer import Answer, show_answer, write_tuning
 from runmanager.race.heat import Factor, Heat, Settings, repetition_faults
 from runmanager.race.search import Search
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun, read_sweep
 from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.stats.descriptive import median
@@ -224,6 +223,6 @@ def _failure(run: StoredRun | None) -> str:
     if run is None:
         return "it did not begin"
     record = run.record
-    if record.status is not Status.FINISHED:
+    if not record.is_complete:
         return f"{record.reason or record.status}: {record.message}".rstrip(": ")
     return "" if record.run_seconds else "its duration is not known"

@@ -152,7 +152,7 @@ class Command:
 
     @property
     def _launcher(self) -> LauncherChoice:
-        return LAUNCHERS[self.request.launcher]
+        return LAUNCHERS.get(self.request.launcher, LAUNCHERS["local"])  # an unknown one is a fault already
 
     def _launcher_setting(self, option: Option) -> str:
         """The name of an option among the settings of the launcher, which may lack it."""

@@ -163,7 +163,7 @@ def _parsed(each: Option, text: str) -> tuple[Any, list[str]]:
     if each.form in (Form.NAMES, Form.GROUPS):
         return [name.strip() for name in text.split(",")], []
     if bad := choice_faults(each, text, each.flag):
-        return each.default, bad
+        return text, bad  # which counts as given, so that it alone is a fault
     if each.type in (int, int | None):
         is_number = re.fullmatch(r"[+-]?\d{1,18}", text) is not None
         return (int(text), []) if is_number else (each.default, [fault(each.flag, "be a whole number", text)])

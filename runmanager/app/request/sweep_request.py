@@ -193,6 +193,12 @@ class SweepRequest:
     order: str | None = _option(
         None, "How cells start within a block of one seed. Default: random, and stored.", choices="grid, random"
     )
+    until_decided: bool = _option(
+        False,
+        "Run the first two seeds of all cells, and further ones only where the question is still open: which cell is "
+        "the best, or what differs in speed.",
+    )
+    max_runs: int | None = _option(None, "Stop deciding after this many runs.", "N")
     search: str | None = _option(
         None,
         "Search intervals and lists of values in place of a grid; Optuna decides what is next.",
@@ -202,6 +208,11 @@ class SweepRequest:
         None, "Trials of a search in the whole sweep: settings with all their seeds, earlier cells included.", "N"
     )
     max_seconds: float | None = _option(None, "Begin no trial of a search after this time.", "SECONDS")
+    prune: str | None = _option(
+        None,
+        "End runs of a search early whose metric is unpromising, by Optuna's pruner; they rank behind all others.",
+        choices="median, hyperband",
+    )
     save: str | None = _option(
         None,
         "Write the grid to conf/experiment/NAME.yaml, and run nothing.",

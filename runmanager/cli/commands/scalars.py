@@ -31,7 +31,6 @@ def scalars(
     """
     from runmanager.app.programs.cell_metrics import logged_numbers
     from runmanager.records.run.metric_names import name_key
-    from runmanager.records.run.status import Status
     from runmanager.records.storage.reader import read_run, read_sweep
     from runmanager.results.table_model.sections import Section, format_sections
     from runmanager.text import format_value
@@ -40,7 +39,7 @@ def scalars(
     if isinstance(found, RunPaths):
         run = read_run(found)
     else:
-        finished = [each for each in read_sweep(found).runs if each.record.status is Status.FINISHED]
+        finished = [each for each in read_sweep(found).runs if each.is_complete]
         if not finished:
             raise UsageError(f"{target} must have a finished run, got none; name one of its runs.")
         run = finished[-1]

@@ -196,6 +196,12 @@ class LocalEngine(Engine):
 
     def stop(self, *, at_once: bool) -> None:
         for child in self._children:
+            self.end(child.job.key, at_once=at_once)
+
+    def end(self, key: int, *, at_once: bool) -> None:
+        for child in self._children:
+            if child.job.key != key:
+                continue
             child.was_stopped = True
             if at_once:
                 _kill(child)

@@ -77,7 +77,11 @@ class Engine(ABC):
 
     @abstractmethod
     def stop(self, *, at_once: bool) -> None:
-        """Let the running epochs end, or kill all jobs (`at_once`)."""
+        """Let the running epochs end, or kill all jobs (`at_once`), and start nothing more."""
+
+    @abstractmethod
+    def end(self, key: int, *, at_once: bool) -> None:
+        """Ask the job of this key to end, if it runs, or kill it (`at_once`); the others go on."""
 
     @abstractmethod
     def observe(self, listener: Listener, may_retry: Callable[[Job], bool]) -> Iterator[ProcessExit]:
@@ -147,4 +151,6 @@ class Engine(ABC):
                         is_halted = True
                         listener.halted()
                 listener.tick()
+                for key, at_once in listener.unwanted():
+                    self.end(key, at_once=at_once)
                 yield bool(interrupts)

@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -149,6 +149,10 @@ class Listener:
 
     def tick(self) -> None:
         """Time has passed while jobs run; called at least five times a second."""
+
+    def unwanted(self) -> Iterable[tuple[int, bool]]:
+        """Return the keys of jobs that are to end now, each with whether it is to be killed; called after `tick`."""
+        return ()
 
     def stopping(self, *, at_once: bool) -> None:
         """The user asked to stop: after the running epochs, or immediately (`at_once`)."""

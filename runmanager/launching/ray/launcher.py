@@ -115,12 +115,16 @@ class _RayCells(Engine):
     def stop(self, *, at_once: bool) -> None:
         """Cancel what waits, and tell the others, once more: a cell that is told twice ends at once."""
         self._is_stopping = True
-        on_node = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
-        for told in self._jobs:
-            if begun := self._begun.get(told):
-                self._stop_cell.options(scheduling_strategy=on_node(begun.node, soft=False)).remote(begun.worker)
+        for told, job in self._jobs.items():
+            if told in self._begun:
+                self.end(job.key, at_once=at_once)
             else:
                 self._ray.cancel(told)
+
+    def end(self, key: int, *, at_once: bool) -> None:
+        on_node = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+        for begun in [begun for told, begun in self._begun.items() if self._jobs[told].key == key]:
+            self._stop_cell.options(scheduling_strategy=on_node(begun.node, soft=False)).remote(begun.worker)
 
     def _next(self, told: Any) -> Any:
         """Return what a task has told, or the end of a cell whose task could not tell it."""

@@ -164,6 +164,13 @@ class SlurmJobs(Engine):
         self._queue.cancel(jobs)
         self._queue.signal([each.job for each in self._active if each.has_started], "TERM")
 
+    def end(self, key: int, *, at_once: bool) -> None:
+        jobs = [each.job for each in self._active if each.key == key and each.has_started]
+        if at_once:
+            self._queue.kill(jobs)
+        else:
+            self._queue.signal(jobs, "TERM")
+
     def _report_start(self, each: SubmittedCell, listener: Listener, *, is_over: bool = False) -> None:
         """Report the start of a run once its job has written the run's process, or is over without having done so."""
         if each.has_started:

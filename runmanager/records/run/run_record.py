@@ -10,7 +10,7 @@ from runmanager.records.files.file_errors import UNREADABLE, Int64, damaged_file
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.gpus import DevicePeaks
 from runmanager.records.host.process import ProcessIdentity
-from runmanager.records.run.status import Outcome, Reason, Status
+from runmanager.records.run.status import Outcome, Reason, Status, is_complete
 from runmanager.records.settings.signature import UNSIGNED, with_later_settings, without_unsigned
 from runmanager.records.settings.values import flatten
 
@@ -300,13 +300,18 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return Outcome(self.status, self.reason, self.message)
 
     @property
+    def is_complete(self) -> bool:
+        """Whether the run counts: see `is_complete` in `status.py`."""
+        return is_complete(self.status, self.reason)
+
+    @property
     def is_resumable(self) -> bool:
         """Whether the run was broken off, so that it may continue from its checkpoint: it did nothing wrong itself.
 
         A run that failed as the disk was full, or the machine refused something else, is one too.
         """
         is_refused = self.reason is Reason.EXCEPTION and was_refused(self.message)
-        return self.status in (Status.KILLED, Status.CRASHED) or is_refused
+        return self.status in (Status.KILLED, Status.CRASHED) or self.reason is Reason.PRUNED or is_refused
 
     @property
     def is_running_elsewhere(self) -> bool:

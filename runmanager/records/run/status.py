@@ -31,9 +31,10 @@ class Status(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a run ended; a finished run that ran all its epochs has no reason."""
+    """Why a run ended; a finished run that ran all its epochs has no reason. A search has ended what is `pruned`."""
 
     EARLY_STOPPED = "early_stopped"
+    PRUNED = "pruned"
     EXCEPTION = "exception"
     EXIT = "exit"
     OUT_OF_MEMORY = "out_of_memory"
@@ -44,6 +45,11 @@ class Reason(StrEnum):
     INTERRUPTED = "interrupted"
     VANISHED = "vanished"
     DEVICE_UNAVAILABLE = "device_unavailable"
+
+
+def is_complete(status: str | None, reason: str | None) -> bool:
+    """Whether a run with this status and reason counts: it has finished, and a search has not pruned it."""
+    return status == Status.FINISHED and reason != Reason.PRUNED
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -62,7 +68,7 @@ class Outcome(msgspec.Struct, frozen=True):
         msgspec.structs.force_setattr(self, "message", truncated(redacted(self.message)))
 
 
-_STOPS = (Reason.INTERRUPTED, Reason.TIMEOUT, Reason.STALLED)
+_STOPS = (Reason.INTERRUPTED, Reason.TIMEOUT, Reason.STALLED, Reason.PRUNED)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -139,6 +139,11 @@ class StoredRun:
         return self.record.status.value
 
     @property
+    def is_complete(self) -> bool:
+        """Whether the run counts: it has finished, and a search has not pruned it."""
+        return self.record.is_complete
+
+    @property
     def signature(self) -> str:
         return self.record.signature
 

@@ -61,7 +61,9 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
     (`CHANGED_DEFAULTS`); an older sweep, and one of another program, has none. `derived` are the settings that no
     command gave: in all cells that have them their values are interpolations of other settings. `seed_names` are globs
     of settings that commands have called seeds, besides those of the usual names (`is_seed`). `order` has the positions
-    of `cells` in the order in which they start; it is empty where that is their own.
+    of `cells` in the order in which they start; it is empty where that is their own. `decision` says what a command
+    has found that ran seeds until its question was decided, and with how many of the full grid's runs. `search`
+    is the method of one that has searched.
     """
 
     schema_version: Int64 = SCHEMA_VERSION
@@ -83,6 +85,8 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
     choices: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     seed_names: tuple[str, ...] = ()
     order: tuple[Int64, ...] = ()
+    decision: str | msgspec.UnsetType = msgspec.UNSET
+    search: str | msgspec.UnsetType = msgspec.UNSET
 
     def __post_init__(self) -> None:
         if not self.commands:  # a record written before there was a list
@@ -166,15 +170,17 @@ def write_cells(
     derived: Collection[str] = (),
     seed_names: Sequence[str] = (),
     order: str | None = None,
+    search: str | None = None,
 ) -> SweepRecord:
     """Add `cells` to sweep.json after those of earlier commands for the same sweep; a removed one is so no longer.
 
     A known cell keeps its names, so that two drivers never give one cell two folders. `cells` is iterated
     twice; an iterable that creates cells on demand saves memory. Equal values of `axes` are stored once; with None the
-    axes are the settings in which all cells so far differ. `default_device` is stored as given, `metric` if there is
-    one, `defaults` if the sweep begins with this command. `derived` are the settings that follow from others in all
-    `cells`, `seed_names` the globs of settings that are seeds. Known cells start in the stored `order`; new ones follow
-    in this one, or as they come. `driver` is a process that will run cells until it calls `leave_sweep`.
+    axes are the settings in which all cells so far differ. `default_device` is stored as given, `metric` and
+    `search` if there is one, `defaults` if the sweep begins with this command. `derived` are the settings that follow
+    from others in all `cells`, `seed_names` the globs of settings that are seeds. Known cells start in the stored
+    `order`; new ones follow in this one, or as they come. `driver` is a process that will run cells until it calls
+    `leave_sweep`.
     """
     refuse_linked_runs(paths)
     make_folder(paths.runs)
@@ -183,7 +189,8 @@ def write_cells(
         record = add_cells(
             earlier, cells, axes=axes, command=command, derived=derived, seed_names=seed_names, order=order
         )
-        record = msgspec.structs.replace(record, default_device=default_device, metric=metric or record.metric)
+        kept = {"metric": metric or record.metric, "search": search or record.search}
+        record = msgspec.structs.replace(record, default_device=default_device, **kept)
         if earlier is None and defaults is not None:
             record = msgspec.structs.replace(record, defaults=dict(defaults))
         drivers = [each for each in record.drivers_at_work if each != driver]
@@ -199,6 +206,13 @@ def leave_sweep(paths: SweepPaths, driver: ProcessIdentity) -> None:
         if record is not None and driver in record.drivers:
             drivers = tuple(each for each in record.drivers if each != driver)
             replace_file(paths.record, encode_record(msgspec.structs.replace(record, drivers=drivers)))
+
+
+def note_decision(paths: SweepPaths, decision: str) -> None:
+    """Write what a command has decided."""
+    with locked_folder(paths.root):
+        if (record := read_sweep_record(paths)) is not None:
+            replace_file(paths.record, encode_record(msgspec.structs.replace(record, decision=decision)))
 
 
 def mark_removed(paths: SweepPaths, signature: str) -> None:

@@ -47,10 +47,8 @@ def compare_with_stand_in(
 
 def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOptions) -> ComparisonTable:
     """Compare pairs that are matched already, those along a stand-in axis included."""
-    causes = contention([exposure_of(run) for run in sweep.runs])
-    shared_host = {run.paths.root: of_run for run, of_run in zip(sweep.runs, causes, strict=True)}
     settings = {name: column_of(name) for name in matches.names}
-    judged = judge([match.sides for match in matches.pairs], shared_host, options, among=matches.among)
+    judged = judged_pairs(sweep, matches, options)
     continued = continued_runs(sweep.runs)
     rows = [_row(match, found, settings, matches) for match, found in zip(matches.pairs, judged, strict=True)]
     rows = (
@@ -76,6 +74,14 @@ def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOpti
         legend=" ".join([*_standing_in(sweep, matches, options), _legend(matches), _verdicts(matches.metric, options)]),
         command=_commands(sweep, matches.axes[-1:], options) if matches.is_picked else "",
     )
+
+
+def judged_pairs(sweep: SweepContents, matches: Matches, options: CompareOptions) -> list[Judgement]:
+    """Judge matched pairs, each with its interval."""
+    causes = contention([exposure_of(run) for run in sweep.runs])
+    shared_host = {run.paths.root: of_run for run, of_run in zip(sweep.runs, causes, strict=True)}
+    sides = [match.sides for match in matches.pairs]
+    return judge(sides, shared_host, options, among=matches.among)
 
 
 def with_numbered_reasons(table: ComparisonTable) -> ComparisonTable:

@@ -49,7 +49,7 @@ class Side:
 
     @cached_property
     def finished(self) -> list[StoredRun]:
-        return [run for run in self.started if run.record.status is Status.FINISHED]
+        return [run for run in self.started if run.is_complete]
 
     @cached_property
     def measured(self) -> list[tuple[StoredRun, list[float]]]:

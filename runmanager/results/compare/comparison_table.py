@@ -9,6 +9,7 @@ from runmanager.records.settings.grid import SEED
 from runmanager.results.compare.comparison_side import label_of
 from runmanager.results.metrics.metric import LAST, At, Metric
 from runmanager.results.stats.descriptive import Estimate
+from runmanager.results.stats.noise_model import CONFIDENCE
 from runmanager.results.table_model.columns import Row, Table
 from runmanager.text import format_value
 from runmanager.validation import field_faults, limits
@@ -31,7 +32,8 @@ class CompareOptions:
     100 cases: the interval includes it. `paired_drift` is what a ratio of interleaved measurements must exceed.
     `margin` is the largest negligible effect: a share for ratios (None: 3%), for differences in the metric's own
     unit (None: no effect is negligible, and no verdict is `no difference`). Pairs below `min_epochs` measured
-    epochs a side are not measured, nor those below `min_seeds` runs a side for metrics with one value a run.
+    epochs a side are not measured, nor those below `min_seeds` runs a side for metrics with one value a run. Some row
+    of all, with others up to `among`, is wrong at the `error_rate`.
     """
 
     axis: str | None = None
@@ -46,6 +48,8 @@ class CompareOptions:
     min_seeds: int = field(default=3, metadata=limits(ge=2))
     better: str | None = field(default=None, metadata=limits(choices=BETTER, key="--better"))
     at: At = field(default=LAST, metadata=limits(choices=get_args(At), key="--at"))
+    error_rate: float = field(default=1 - CONFIDENCE, metadata=limits(gt=0, lt=0.5))
+    among: int = field(default=0, metadata=limits(ge=0))
 
     def margin_of(self, effect: str) -> float | None:
         """Return the margin for this kind of effect; None for no margin."""

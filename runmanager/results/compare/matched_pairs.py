@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from runmanager.errors import UsageError
-from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.cell_pairing import (
@@ -146,8 +145,12 @@ def _axes_of_turns(cells: Cells, members: Sequence[Cell]) -> set[str | None]:
 
 def _may_answer(match: Match) -> bool:
     """Whether both sides have a run that finished or may still finish."""
-    states = ({cell.stored and cell.stored.record.status for cell in side.cells} for side in match.sides)
-    return all(any(not state or not state.is_ended or state is Status.FINISHED for state in side) for side in states)
+    return all(any(map(_may_complete, side.cells)) for side in match.sides)
+
+
+def _may_complete(cell: Cell) -> bool:
+    """Whether a cell's run is complete or may still be."""
+    return cell.stored is None or not cell.stored.record.status.is_ended or cell.stored.is_complete
 
 
 def _with_stand_in(matches: Matches, options: CompareOptions) -> Matches:

@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Sequence
 
-from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.cell_pairing import JOINT, varying_axes
@@ -51,7 +50,7 @@ def with_metric_of_untimed(
 ) -> CompareOptions:
     """Return the options with the runs' outcome as the metric, if none of the finished ones was timed."""
     options = options or CompareOptions()
-    finished = [run for run in runs if run.record.status is Status.FINISHED]
+    finished = [run for run in runs if run.is_complete]
     if not finished or any(map(was_timed, finished)):
         return options
     return dataclasses.replace(options, metric=_outcome(runs, plan) or options.metric)

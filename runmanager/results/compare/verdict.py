@@ -17,7 +17,7 @@ from runmanager.results.compare.paired_effect import paired_effect, paired_obsta
 from runmanager.results.metrics.metric import THROUGHPUT, Metric
 from runmanager.results.stats.descriptive import Estimate, Interval, Sample, make_sample, median
 from runmanager.results.stats.effects import ROUNDING, Contrast, assumed_share, pooled_residuals, simultaneous_estimates
-from runmanager.results.stats.noise_model import CONFIDENCE, Residuals
+from runmanager.results.stats.noise_model import Residuals
 from runmanager.results.stats.paired_speedup import log_ratios_by_session, paired_speedup
 from runmanager.results.stats.power import likely_deviations, smallest_detectable
 
@@ -120,13 +120,16 @@ def judge(
     options: CompareOptions,
     *,
     among: int = 0,
-    confidence: float = CONFIDENCE,
+    is_one_sided: bool = False,
 ) -> list[Judgement]:
     """Judge each pair of a comparison (baseline, candidate): its effect with an interval, its verdict and reason.
 
-    The intervals of all rows hold simultaneously with this confidence, together with further ones up to `among`, where
-    the pairs were picked from that many after looking at the results.
+    The intervals of all rows hold simultaneously but for the error rate of the `options`, together with further ones up
+    to `among`, where the pairs were picked from that many after looking at the results. If it `is_one_sided`, one end
+    of each is what is to hold.
     """
+    among = max(among, options.among)
+    confidence = 1 - (2 if is_one_sided else 1) * options.error_rate
     evidence = [_gather_evidence(sides, options) for sides in pairs]
     contrasts = [each.contrast for each in evidence if each.contrast is not None]
     rows = max(among, len(contrasts) + sum(each.rounds is not None and not each.obstacles for each in evidence))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from runmanager.records.run.run_record import PHASES
 from runmanager.records.storage.reader import SweepContents
+from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.comparability import disagreements
 from runmanager.results.compare.comparison_table import ComparisonTable
 from runmanager.results.compare.matched_pairs import Match, Matches
@@ -24,6 +25,7 @@ from runmanager.results.figures.figure import (
 )
 from runmanager.results.figures.learning_curves import learning_curve_figures
 from runmanager.results.figures.parallel_coordinates import parallel_figures
+from runmanager.results.figures.search_progress import search_figures
 from runmanager.results.figures.style import (
     GREY,
     MAX_ROWS,
@@ -269,6 +271,7 @@ def sweep_figures(
     comparison: ComparisonTable,
     crossovers: Sequence[Crossover] = (),
     rounds: Sequence[Rounds] = (),
+    plan: SweepRecord | None = None,
 ) -> list[SweepFigure]:
     """The figures with data, each with a unique name; a figure is drawn when it is saved or shown.
 
@@ -284,6 +287,7 @@ def sweep_figures(
         *throughput_by_axis_figures(runs, results),
         *throughput_figures(runs, results),
         *phase_figures(results),
+        *search_figures(plan, runs, results),
         *learning_curve_figures(runs, results),
         *parallel_figures(results, sweep.runs),
     ]

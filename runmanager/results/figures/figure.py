@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
-from runmanager.records.run.status import Status
+from runmanager.records.run.status import is_complete
 from runmanager.results.figures.style import PAGE, TEXT, fixed_style, shades, shades_on_dark
 from runmanager.results.findings.comparison_findings import named_settings
 from runmanager.results.stats.descriptive import mean
@@ -143,8 +143,8 @@ class GridCell:
 
     @property
     def finished(self) -> list[Row]:
-        """The rows of finished runs."""
-        return [row for row in self.rows if row["status"] == Status.FINISHED]
+        """The rows of runs that are complete."""
+        return [row for row in self.rows if is_complete(row["status"], row["reason"])]
 
     def mean(self, column: str) -> float | None:
         """The mean of a measured column over the finished runs that have it."""

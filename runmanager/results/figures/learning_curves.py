@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from runmanager.records.run.run_record import counted_word
+from runmanager.records.run.status import Reason
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.figures.axes import is_drawable, set_integer_ticks, set_number_scale
 from runmanager.results.figures.figure import GridCell, SweepFigure, grid_cells, sample_evenly, top_note
 from runmanager.results.figures.style import GREY, add_legend_below, new_figure, series_style, wrapped
 from runmanager.results.findings.best import Outcome, outcomes
-from runmanager.results.program_files.metric_curves import metrics_by_step
+from runmanager.results.program_files.metric_curves import course_of
 from runmanager.results.stats.descriptive import mean
 from runmanager.results.table_model.columns import Table
 from runmanager.results.table_model.formatting import number
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _MAX_CURVES = 12
 _MAX_GREY_CURVES = 200
 _MAX_MARKERS = 8  # per curve
+_PRUNED_ALPHA = 0.35
 _MAX_POINTS = 500  # per coloured curve, more than the figure's width can show
 _MAX_GREY_POINTS = 12_000  # of all grey curves together
 METRIC_LABELS = {
@@ -42,7 +43,7 @@ class _Curve:
 
     `counted` is what `numbers` count, `epoch` or `step`. A curve ends with the shortest seed; `is_cut` says that others
     are longer. `outcome` is the metric in the results table, which counts all their values. `is_whole`: the cell has a
-    finished run, and all that it has have the metric.
+    finished run, and all that it has have the metric. `is_pruned`: a search has ended all its runs early.
     """
 
     label: str
@@ -55,6 +56,7 @@ class _Curve:
     outcome: float
     is_cut: bool
     is_whole: bool = True
+    is_pruned: bool = False
 
     def thinned(self, limit: int) -> "_Curve":
         """At most `limit` of its values at even steps, including the first and the last."""
@@ -106,18 +108,13 @@ def _curve(cell: GridCell, runs: Mapping[str, StoredRun], outcome: Outcome) -> _
     final = means[-1] if in_table is None else in_table
     is_cut = any(max(values) > numbers[-1] for values in seeds)
     is_whole = bool(cell.finished) and not outcome.is_partial(cell.rows)
-    return _Curve(cell.label, counted, numbers, means, lows, highs, len(seeds), final, is_cut, is_whole)
+    is_pruned = all(row["reason"] == Reason.PRUNED for row in cell.rows)
+    return _Curve(cell.label, counted, numbers, means, lows, highs, len(seeds), final, is_cut, is_whole, is_pruned)
 
 
 def _values(run: StoredRun, outcome: Outcome) -> tuple[str, dict[int, float]]:
     """A run's values by the number of its record, else by the step in its files; and what these numbers count."""
-    known = {epoch.epoch: value for epoch in run.epochs if (value := outcome.of_epoch(epoch)) is not None}
-    counted = counted_word(run.record)
-    if not known:
-        record = run.record
-        origin = {name: each for name, each in (record.origins or {}).items() if name == outcome.name}
-        known = metrics_by_step(run.paths, origin, adopted=record.adopted).get(outcome.name, {})
-        counted = "step"
+    counted, known = course_of(run, outcome.metric)
     return counted, {number: value if is_drawable(value) else math.nan for number, value in known.items()}
 
 
@@ -135,6 +132,7 @@ def _caption(curves: Sequence[_Curve], metric: str) -> str:
         f" Of the others, {_MAX_GREY_CURVES} at even steps are drawn in grey." if num_grey > _MAX_GREY_CURVES else ""
     )
     shown = top_note(len(curves), _MAX_CURVES, "best", "in colour")
+    sample += " Those of pruned runs are lighter." if any(curve.is_pruned for curve in curves) else ""
     return (
         f"Learning curves: {metric} by {_counted(curves)}{shown}. The best is the thick one, with a star at its end."
         f"{band}{cut}{sample}"
@@ -173,7 +171,10 @@ def _draw_curve(axes: "Axes", curve: _Curve, label: str, rank: int) -> None:
     zorder = 3 - rank / _MAX_CURVES  # better curves cover worse ones
     if curve.num_seeds > 1:
         axes.fill_between(curve.numbers, curve.lows, curve.highs, color=colour, alpha=0.2, linewidth=0, zorder=1.5)
-    (line,) = axes.plot(curve.numbers, curve.values, label=label, color=colour, linestyle=dash, zorder=zorder)
+    alpha = _PRUNED_ALPHA if curve.is_pruned else 1.0
+    (line,) = axes.plot(
+        curve.numbers, curve.values, label=label, color=colour, linestyle=dash, zorder=zorder, alpha=alpha
+    )
     line.set(marker=marker, markersize=4, markevery=max(1, len(curve.numbers) // _MAX_MARKERS))
     line.set_linewidth(2.6 if rank == 0 else 1.3)
 

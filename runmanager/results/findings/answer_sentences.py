@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.run.status import Status
+from runmanager.records.run.status import Status, is_complete
 from runmanager.records.storage.reader import StoredRun
 from runmanager.records.sweep.lookup import typed_name
 from runmanager.results.compare.comparison_side import label_of
@@ -130,7 +130,7 @@ def best_row(
 
 def finished_cells(cells: Table) -> list[Row]:
     """Return the rows, of runs or of cells, that have a finished run."""
-    return [row for row in cells.rows if row.values.get(SEEDS) or row["status"] == Status.FINISHED]
+    return [row for row in cells.rows if row.values.get(SEEDS) or is_complete(row["status"], row["reason"])]
 
 
 def _best_answer(results: Table, runs: Sequence[StoredRun], metric: str | None, better: str | None) -> list[str]:
@@ -153,7 +153,7 @@ def _best_answer(results: Table, runs: Sequence[StoredRun], metric: str | None, 
 
 def _undirected_answer(runs: Sequence[StoredRun]) -> list[str]:
     """Say how cells can be ranked where the names of all recorded metrics leave open which is better."""
-    finished = [run for run in runs if run.status == Status.FINISHED]
+    finished = [run for run in runs if run.is_complete]
     names = undirected_names(finished)
     if not names:
         return []

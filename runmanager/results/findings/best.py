@@ -12,13 +12,13 @@ from typing import Any
 from runmanager.errors import UsageError
 from runmanager.records.run.measurement import OUTCOMES
 from runmanager.records.run.run_record import EpochRecord
-from runmanager.records.run.status import Status
+from runmanager.records.run.status import is_complete
 from runmanager.records.settings.values import hashable
 from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.comparison_side import Side
 from runmanager.results.compare.comparison_table import CompareOptions, MeasuredEffect
-from runmanager.results.compare.verdict import DIFFERENT, NOT_MEASURED, Judgement, judge
+from runmanager.results.compare.verdict import DIFFERENT, INCONCLUSIVE, NOT_MEASURED, Judgement, judge
 from runmanager.results.load.cells import Cell, Cells, gather_cells
 from runmanager.results.load.contention import contention, exposure_of
 from runmanager.results.metrics.metric import LAST, At, Metric
@@ -40,7 +40,6 @@ from runmanager.text import format_value, printable_line
 from runmanager.validation import fault
 
 _ABSENT = object()
-_ONE_SIDED = 0.90  # of two-sided intervals, whose ends each hold with 95%
 _MAX_NAMED = 10
 
 
@@ -81,13 +80,14 @@ class BestCell:
     `verdict`, `reason` and `effect` compare the two, winner as candidate: `not measured` where there are too few runs
     to tell. Every other cell is compared with the winner: `rivals` are those that may be the best as well, the best
     first, of which `num_decided_by_a_seed` would no longer be one if each cell had one more seed and its mean stayed;
-    `unmeasured` are those with too few runs, or that cannot be compared. `selection_bias` is how much the winner's mean
+    `unmeasured` are those with too few runs, or that cannot be compared. `undecided` are all of both that are not shown
+    to differ from the winner by less than the margin. `selection_bias` is how much the winner's mean
     likely exceeds the truth, because the winner was picked after looking; None where the noise is not known. `num_ties`
     other cells have exactly the winner's mean; `num_left_out` have a finished run without a value of the metric; in
     `num_not_finite` of them it was not finite in each such run. `preferred_metric` is set where no metric was requested
     and this is not the one that is used by default, because some finished run of every cell lacks that.
     `lost` are the finished runs whose last value, or for the best epoch some value, was not finite. `contradictions`
-    are lines about metrics of which the runs declare both directions.
+    are lines about metrics of which the runs declare both directions. `search` is the method of a search, if there was.
     """
 
     metric: Metric
@@ -97,6 +97,7 @@ class BestCell:
     reason: str | None
     rivals: Sequence[RankedCell]
     unmeasured: Sequence[RankedCell]
+    undecided: Sequence[RankedCell]
     selection_bias: float | None
     num_cells: int
     num_ties: int
@@ -107,6 +108,7 @@ class BestCell:
     effect: MeasuredEffect | None = None
     num_not_finite: int = 0
     num_decided_by_a_seed: int = 0
+    search: str | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -210,6 +212,7 @@ def find_best(
             _is_decided_by_a_seed((winner, each), judgement, len(others)) for each, judgement in found
         ),
         unmeasured=[each for each, judgement in found if judgement.verdict == NOT_MEASURED],
+        undecided=[each for each, judgement in found if judgement.verdict in (INCONCLUSIVE, NOT_MEASURED)],
         selection_bias=_selection_bias(winner, others, judgements, len(rivals)),
         num_cells=len(ranked),
         num_ties=sum(float(each.spread) == float(winner.spread) for each in others),
@@ -217,6 +220,7 @@ def find_best(
         preferred_metric=preferred if name != preferred else None,
         lost=_lost(ranked_by, all_cells),
         num_not_finite=sum(_lost_all(ranked_by, each) for each in all_cells if each.side.without_values),
+        search=(plan.search or None) if plan else None,
         contradictions=Directions.of_runs(sweep.runs).notes() if ranked_by.of_epoch is not None else (),
     )
 
@@ -235,7 +239,7 @@ def _compare_with(
     # Labelled by rank: the reasons would repeat the settings otherwise.
     best = dataclasses.replace(winner.side, label="the best")
     pairs = [(dataclasses.replace(each.side, label="the next"), best) for each in others]
-    return judge(pairs, shared_host, options, confidence=_ONE_SIDED)
+    return judge(pairs, shared_host, options, is_one_sided=True)
 
 
 def _is_decided_by_a_seed(cells: tuple[RankedCell, RankedCell], judgement: Judgement, rows: int) -> bool:
@@ -373,7 +377,7 @@ class Outcome:
         return any(lacking) and not all(lacking)
 
     def _of_finished(self, rows: Sequence[Row]) -> list[float | None]:
-        return [self.of_run(row) for row in rows if row["status"] == Status.FINISHED]
+        return [self.of_run(row) for row in rows if is_complete(row["status"], row["reason"])]
 
     def of_epoch(self, epoch: EpochRecord) -> float | None:
         """Return the value of an epoch; None where it was not measured."""

@@ -71,7 +71,7 @@ def best_sentences(best: BestCell) -> list[str]:
     lines += [*_describe_rivals(best), *_describe_unmeasured(best)]
     if best.num_ties:
         lines.append(f"{pluralize(best.num_ties, 'other cell has', 'other cells have')} exactly the same mean.")
-    if best.num_cells > 2 and (best.rivals or best.selection_bias is None):
+    if best.num_cells > 2 and (best.rivals or best.selection_bias is None or best.search):
         lines.append(_describe_selection_bias(best))
     return lines
 
@@ -128,7 +128,8 @@ def _describe_unmeasured(best: BestCell) -> list[str]:
 
 
 def _describe_selection_bias(best: BestCell) -> str:
-    picked = f"The best of {best.num_cells} cells was picked after looking, so its mean is likely a little too good"
+    how = f"found by a search ({best.search}) and picked" if best.search else "picked"
+    picked = f"The best of {best.num_cells} cells was {how} after looking, so its mean is likely a little too good"
     if best.selection_bias is None:
         return f"{picked}: by how much is not known without more seeds."
     size = best.metric.format_value(best.selection_bias)

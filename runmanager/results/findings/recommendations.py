@@ -5,7 +5,7 @@ from typing import Any
 
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.gpus import has_cuda
-from runmanager.records.run.status import Reason, Status
+from runmanager.records.run.status import Reason, Status, is_complete
 from runmanager.records.storage.reader import StoredRun
 from runmanager.records.sweep.lookup import OUTPUT_ROOT, command_on
 from runmanager.results.compare.comparability import TOO_FEW_EPOCHS
@@ -52,7 +52,7 @@ def next_steps(
         *causes,
         *_at_the_edge(results, runs),
     ]
-    if sum(row["status"] == Status.FINISHED for row in results.rows) > 1:
+    if sum(is_complete(row["status"], row["reason"]) for row in results.rows) > 1:
         steps += _other_device(results, known)
         steps += _to_repeat(results, runs, sweep)
     return steps
@@ -141,7 +141,7 @@ def _runs(count: int) -> str:
 def _more_certainty(results: Table, comparison: ComparisonTable, known: Mapping[str, Any]) -> list[str]:
     """Recommend settings of these runs that would make the answers more certain."""
     steps = []
-    finished = [row for row in results.rows if row["status"] == Status.FINISHED]
+    finished = [row for row in results.rows if is_complete(row["status"], row["reason"])]
     is_about_time = all(row.metric.effect == "speedup" for row in comparison.rows)
     if (met := sum(bool(row["contended"]) for row in finished)) and is_about_time:
         can_pair = "measure.name" in known and any(map(_could_pair, comparison.rows))

@@ -7,7 +7,6 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from runmanager.records.run.status import Status
 from runmanager.records.settings.grid import seeds_among
 from runmanager.records.settings.values import differing_settings, hashable, package_of
 from runmanager.records.storage.reader import Damage, StoredRun
@@ -291,7 +290,7 @@ class _Continuing(Protocol):
     """A stored run or its summary."""
 
     @property
-    def status(self) -> str: ...
+    def is_complete(self) -> bool: ...
 
     @property
     def continued_from(self) -> str: ...
@@ -299,4 +298,4 @@ class _Continuing(Protocol):
 
 def continued_runs(runs: Iterable[_Continuing]) -> frozenset[str]:
     """Return the names of the runs that a finished one with more epochs continues."""
-    return frozenset(run.continued_from for run in runs if run.continued_from and run.status == Status.FINISHED)
+    return frozenset(run.continued_from for run in runs if run.continued_from and run.is_complete)

@@ -17,7 +17,6 @@ from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths, SweepPaths, folder_name
 from runmanager.records.host.process import usable_cores
 from runmanager.records.run.heartbeat import HeartbeatObserver
-from runmanager.records.run.status import Status
 from runmanager.records.storage.bulk_reading import SharedParts, gc_paused
 from runmanager.records.storage.labels import NO_LABELS, SweepLabels, read_labels
 from runmanager.records.storage.reader import (
@@ -130,7 +129,7 @@ class _Run(Protocol):
     def signature(self) -> str: ...
 
     @property
-    def status(self) -> str: ...
+    def is_complete(self) -> bool: ...
 
     @property
     def own_settings(self) -> Mapping[str, Any] | None: ...  # None where the sweep's plan has them by the signature
@@ -167,7 +166,7 @@ def _split_cells(alike: Sequence[_R]) -> Iterator[list[_R]]:
 
 
 def _rank(run: _Run) -> tuple[bool, bool, str]:
-    return run.status != Status.FINISHED, run.folder not in (run.name, folder_name(run.name)), run.folder
+    return not run.is_complete, run.folder not in (run.name, folder_name(run.name)), run.folder
 
 
 def _duplicate_damage(paths: SweepPaths, run: _Run, chosen: _Run) -> Damage:

@@ -14,6 +14,7 @@ from runmanager.records.run.heartbeat import describe_last_heartbeat
 from runmanager.records.run.measurement import MEASUREMENTS, OUTCOMES, Taken, named
 from runmanager.records.run.program_report import ProgramKind, kind_of_program
 from runmanager.records.run.run_record import EpochRecord, RunRecord
+from runmanager.records.run.status import is_complete
 from runmanager.records.storage.labels import NO_LABELS, SweepLabels
 from runmanager.records.storage.reader import Damage, StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
@@ -153,12 +154,18 @@ class RunSummary(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return status
 
     @property
+    def is_complete(self) -> bool:
+        """Whether the run counts: it has finished, and a search has not pruned it."""
+        return is_complete(self.status, self.values[_REASON])
+
+    @property
     def started_at(self) -> str | None:
         started: str | None = self.values[_STARTED_AT]
         return started
 
 
 _STATUS = SUMMARY_COLUMNS.index("status")
+_REASON = SUMMARY_COLUMNS.index("reason")
 _STARTED_AT = SUMMARY_COLUMNS.index("started_at")
 
 

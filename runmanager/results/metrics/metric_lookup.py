@@ -9,7 +9,6 @@ from runmanager.records.run.measurement import COMPARED, LOSSES, OUTCOMES, Measu
 from runmanager.records.run.metric_direction import MAX
 from runmanager.records.run.metric_names import by_preference
 from runmanager.records.run.run_record import RunRecord
-from runmanager.records.run.status import Status
 from runmanager.records.settings.signature import LATER
 from runmanager.records.settings.values import flatten
 from runmanager.records.storage.reader import StoredRun
@@ -167,7 +166,7 @@ def has_metrics(runs: Sequence[StoredRun]) -> bool:
 
 def finished_without_metrics(runs: Sequence[StoredRun]) -> list[StoredRun]:
     """Return the finished runs if no run recorded any metric, else none."""
-    return [] if has_metrics(runs) else [run for run in runs if run.record.status is Status.FINISHED]
+    return [] if has_metrics(runs) else [run for run in runs if run.is_complete]
 
 
 def _losses(runs: Sequence[StoredRun]) -> list[str]:

@@ -8,6 +8,9 @@ from pathlib import Path
 import msgspec
 
 from runmanager.records.files.paths import EVENT_WRITER, RunPaths
+from runmanager.records.run.run_record import counted_word
+from runmanager.records.storage.reader import StoredRun
+from runmanager.results.metrics.metric import Metric
 from runmanager.results.program_files.folder_metrics import read_metrics
 from runmanager.results.program_files.found_metrics import ELSEWHERE_EVENTS
 from runmanager.results.program_files.metric_naming import EVENT_FILE
@@ -15,6 +18,20 @@ from runmanager.results.tfevents.reader import read_event_files, writer_of
 
 _PRINTED = "printed"  # the origin, and the folder where a program logs itself
 _EVENTS = "events.out.tfevents.*"
+
+
+def course_of(run: StoredRun, metric: Metric, *, origin: str | None = None) -> tuple[str, dict[int, float]]:
+    """Return what numbers a run's values of a metric, `epoch` or `step`, and the values by these numbers.
+
+    They are those of its records, else those in its files; `origin` says which, where the run has not ended.
+    """
+    of_epochs = metric.of_epoch or (lambda _: None)
+    known = {epoch.epoch: value for epoch in run.epochs if (value := of_epochs(epoch)) is not None}
+    if known:
+        return counted_word(run.record), known
+    name, record = metric.name, run.record
+    origins = {name: found} if (found := (record.origins or {}).get(name) or origin) else {}
+    return "step", metrics_by_step(run.paths, origins, adopted=record.adopted).get(name, {})
 
 
 def metrics_by_step(

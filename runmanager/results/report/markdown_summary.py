@@ -36,7 +36,8 @@ def headlines(
     """Return the answers, with the certainty of the best cell, then the first crossovers, and how the runs ended."""
     *found, count = answers(results, comparison, runs=sweep.runs, of_the_best=_certainty(sweep, plan, results))
     crossing = [each for each in crossovers if each.crossings][:_MAX_CROSSOVERS]
-    return [*found, *crossover_lines(crossing), count]
+    decision = [plan.decision] if plan and plan.decision else []
+    return [*found, *decision, *crossover_lines(crossing), count]
 
 
 def _certainty(sweep: SweepContents, plan: SweepRecord | None, results: Table) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from runmanager.errors import UsageError
 from runmanager.records.run.metric_direction import BETTER
-from runmanager.records.run.status import Status
+from runmanager.records.run.status import Status, is_complete
 from runmanager.records.settings.values import hashable
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
@@ -91,7 +91,7 @@ def pivot(table: Table, axes: PivotAxes) -> Table:
     fields: defaultdict[tuple[Hashable, Hashable], list[float]] = defaultdict(list)
     for row in table.rows:
         value = row[metric]
-        if value is None or row.values.get("status", Status.FINISHED) != Status.FINISHED:
+        if value is None or not is_complete(row.values.get("status", Status.FINISHED), row.values.get("reason")):
             continue
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise UsageError(f"`--pivot` must have a metric of numbers, got '{metric}'; as in :val_accuracy.")

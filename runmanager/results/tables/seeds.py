@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from runmanager.records.run.status import Status
+from runmanager.records.run.status import Status, is_complete
 from runmanager.records.settings.values import hashable
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable, rows_by_sides
 from runmanager.results.compare.verdict import INCONCLUSIVE
@@ -71,7 +71,7 @@ def seed_groups(table: Table) -> list[list[Row]]:
 def _collapsed(
     runs: Sequence[Row], averaged: Iterable[str], unneeded: Mapping[str, None], labels: Iterable[str]
 ) -> Row:
-    finished = [row for row in runs if row["status"] == Status.FINISHED]
+    finished = [row for row in runs if is_complete(row["status"], row["reason"])]
     if len(runs) == 1:
         return Row({**runs[0].values, SEEDS: len(finished)}, runs[0].absent_settings)
     values = {**runs[0].values, **unneeded}

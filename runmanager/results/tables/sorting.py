@@ -8,7 +8,7 @@ from typing import Any
 from runmanager.errors import UsageError
 from runmanager.records.run.measurement import LOSSES, MEASUREMENTS, OUTCOMES, named
 from runmanager.records.run.metric_names import by_preference
-from runmanager.records.run.status import Status
+from runmanager.records.run.status import Reason, Status, is_complete
 from runmanager.results.table_model.columns import Row, Table
 from runmanager.results.table_model.formatting import Spread, human_columns
 from runmanager.results.tables.results_table import NOTE
@@ -62,12 +62,13 @@ def ranked_column(table: Table) -> str | None:
 def _is_result(row: Row, column: str) -> bool:
     """Whether a row may be the best one: a mean over the runs that happen to have a value is no result of the cell."""
     value = row[column]
-    is_finished = bool(row.values.get(SEEDS)) or row.values.get("status") == Status.FINISHED
+    is_finished = bool(row.values.get(SEEDS)) or is_complete(row.values.get("status"), row.values.get("reason"))
     return is_finished and not _is_missing(value) and not (isinstance(value, Spread) and value.is_partial)
 
 
 def sorted_by(table: Table, column: str, *, better: str | None = None) -> Table:
     """The table sorted by `column`: largest first if more is better, else smallest first; missing values last.
+    By a result, what a search has pruned comes behind all that is complete.
 
     The direction of a metric is `better` (`max`, `min`), else the declared one, else that of its name; other columns
     have that of their name, or none. Rows with equal values keep their order. The column is added to the shown columns.
@@ -77,8 +78,15 @@ def sorted_by(table: Table, column: str, *, better: str | None = None) -> Table:
     known = [row for row in table.rows if not _is_missing(row[column])]
     missing = [row for row in table.rows if _is_missing(row[column])]
     known.sort(key=lambda row: sort_key(row[column]), reverse=_is_larger_first(table, column, better))
+    if column in (*OUTCOMES, *table.logged):
+        known.sort(key=_is_pruned)
     shown = table.shown if column in table.shown else (*table.shown, column)
     return dataclasses.replace(table, rows=[*known, *missing], shown=shown)
+
+
+def _is_pruned(row: Row) -> bool:
+    """Whether a search has ended a run, or all runs of a cell, early, whose result then is behind every other one."""
+    return row.values.get("reason") == Reason.PRUNED
 
 
 def _is_larger_first(table: Table, column: str, better: str | None) -> bool:
@@ -120,8 +128,9 @@ def omission_order(table: Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if not all("run" in row.values for row in table.rows):
         return tuple(reversed(names[1:])), logged
     notes = [name for name in table.labels if name.endswith(NOTE)]  # long; tags are short
-    is_fine = all(row.values.get("status") == Status.FINISHED for row in table.rows)
-    omittable = (*reversed(table.foreign), "reason", *(["status"] if is_fine else []), *OMITTED_FIRST, *notes)
+    is_fine = all(is_complete(row.values.get("status"), row.values.get("reason")) for row in table.rows)
+    states = [*([] if any(map(_is_pruned, table.rows)) else ["reason"]), *(["status"] if is_fine else [])]
+    omittable = (*reversed(table.foreign), *states, *OMITTED_FIRST, *notes)
     return tuple(name for name in omittable if name != ranked and name not in logged), logged
 
 

@@ -154,7 +154,7 @@ def _best(
     """The first of the metrics that a cell has, the best mean over a cell's seeds, and whether larger is better."""
     groups: dict[Hashable, list[RunSummary]] = {}
     for cell in cells:
-        if cell.stored is not None and cell.stored.status == Status.FINISHED:
+        if cell.stored is not None and cell.stored.is_complete:
             groups.setdefault(tuple(hashable(cell.own.get(name)) for name in names), []).append(cell.stored)
     for metric, is_larger in _metrics(sweep, names):
         means = []

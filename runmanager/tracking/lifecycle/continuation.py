@@ -10,7 +10,7 @@ from runmanager.records.files.atomic_files import read_bytes, replace_file
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.environment_changes import changed_code
 from runmanager.records.run.run_record import Attempt, EpochRecord, RunRecord
-from runmanager.records.run.status import Reason, Status
+from runmanager.records.run.status import Reason
 from runmanager.records.storage.reader import StoredRun, read_epochs, read_record, run_name
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.tracking.checkpoint.checkpoint_file import CheckpointError, read_state, write_state
@@ -93,14 +93,14 @@ class _Copied:
 
 def find_shorter(runs: Iterable[StoredRun], record: RunRecord) -> RunPaths | None:
     """Return the longest of these runs that a run with this record can continue."""
-    found = [run for run in runs if run.record.status is Status.FINISHED and not _obstacle(run.record, record)]
+    found = [run for run in runs if run.is_complete and not _obstacle(run.record, record)]
     with_checkpoint = [run for run in found if run.paths.checkpoint.exists()]
     return max(with_checkpoint, key=lambda run: _epochs(run.record)).paths if with_checkpoint else None
 
 
 def _obstacle(stored: RunRecord, record: RunRecord) -> str:
     """Say what rules out that a run with this record continues the stored one; empty if nothing does."""
-    if stored.status is not Status.FINISHED or stored.reason is Reason.EARLY_STOPPED:
+    if not stored.is_complete or stored.reason is Reason.EARLY_STOPPED:
         return f"it is {stored.status}" + (f" ({stored.reason})" if stored.reason else "")
     if _without_epochs(stored) != _without_epochs(record) or stored.unsigned != record.unsigned:
         return "its settings differ in more than the number of epochs"

@@ -81,12 +81,12 @@ def _prepare(
     stored = folder.record
     if stored is record:
         return ""
-    status = stored.observed().status if stored.owner != record.owner else stored.status
-    if status is Status.FINISHED and keeps_finished and not (reopens_finished and is_resumable):
+    seen = stored.observed() if stored.owner != record.owner else stored
+    if seen.is_complete and keeps_finished and not (reopens_finished and is_resumable):
         folder.release()
         folder.record = read_record(paths)
         return "finished already, kept"
-    if is_resumable and (status is Status.FINISHED or _has_broken_off(stored)) and _readable_epochs(paths) is not None:
+    if is_resumable and (seen.is_complete or _has_broken_off(stored)) and _readable_epochs(paths) is not None:
         _put_error_aside(paths, stored.attempt - 1)
         assert record.started_at is not None
         folder.resumed_from = read_record(paths)
@@ -101,7 +101,7 @@ def _prepare(
             earlier=(*stored.earlier, attempt_of(paths, stored, now=record.started_at)),
         )
         folder.continues = True
-    elif status in _LEFT_NOTHING:
+    elif seen.status in _LEFT_NOTHING:
         folder.record = record
         folder.write(attempt=stored.attempt)
     else:

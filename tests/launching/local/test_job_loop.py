@@ -44,6 +44,9 @@ class InMemory(Engine):
     def stop(self, *, at_once: bool) -> None:
         self.events.append("stop at once" if at_once else "stop")
 
+    def end(self, key: int, *, at_once: bool) -> None:
+        self.events.append(f"end {key} at once" if at_once else f"end {key}")
+
     def observe(self, listener: Listener, may_retry: Callable[[Job], bool]) -> Iterator[ProcessExit]:
         ended, self.active = self.active, []
         for job, number in ended:

@@ -1,6 +1,6 @@
 """States and reasons of runs, as other programs read them."""
 
-from runmanager.records.run.status import Outcome, Reason, Status
+from runmanager.records.run.status import Outcome, Reason, Status, is_complete
 from runmanager.text import MAX_LINE
 
 
@@ -8,13 +8,18 @@ def test_states_and_reasons_are_those_of_the_contract() -> None:
     assert [*Status] == ["pending", "running", "finished", "failed", "killed", "crashed", "skipped"]
     assert set(Reason) == {
         *("early_stopped", "exception", "exit", "out_of_memory", "diverged", "signal", "timeout", "stalled"),
-        *("interrupted", "vanished", "device_unavailable"),
+        *("interrupted", "vanished", "device_unavailable", "pruned"),
     }
 
 
 def test_ended_and_successful_states() -> None:
     assert {status for status in Status if not status.is_ended} == {Status.PENDING, Status.RUNNING}
     assert {status for status in Status if status.is_success} == {Status.FINISHED, Status.SKIPPED}
+
+
+def test_what_a_search_has_pruned_is_finished_and_not_complete() -> None:
+    assert is_complete("finished", None) and is_complete(Status.FINISHED, Reason.EARLY_STOPPED)
+    assert not is_complete(Status.FINISHED, Reason.PRUNED) and not is_complete(Status.KILLED, None)
 
 
 def test_outcome_defaults() -> None:

@@ -17,7 +17,6 @@ from runmanager.launching.plan import Cell, Resume
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import HeartbeatObserver
-from runmanager.records.run.status import Status
 from runmanager.records.storage.ownership import claim_next_attempt
 from runmanager.records.storage.reader import StoredRun, read_sweep
 from runmanager.records.storage.run_folder import RunFolder
@@ -93,7 +92,7 @@ def _finished(cells: Sequence[Cell], storage: Storage) -> dict[str, StoredRun]:
     return {
         run.record.signature: run
         for run in read_sweep(sweep).runs
-        if run.record.status is Status.FINISHED and run.record.signature not in again
+        if run.is_complete and run.record.signature not in again
     }
 
 

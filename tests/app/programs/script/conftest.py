@@ -38,10 +38,10 @@ class Folder:
         file.write_text(source)
         return file
 
-    def start(self, *words: str, **variables: str) -> subprocess.Popen[str]:
-        """Start a `runmanager` command as a process."""
+    def start(self, *words: str, main: str = MAIN, **variables: str) -> subprocess.Popen[str]:
+        """Start a `runmanager` command as a process; `main` is what that runs."""
         process = subprocess.Popen(
-            [sys.executable, "-c", MAIN, *words],
+            [sys.executable, "-c", main, *words],
             cwd=self.path,
             env={**os.environ, **VARIABLES, **variables},
             stdin=subprocess.DEVNULL,

@@ -245,7 +245,7 @@ function curveElements(curve, api, colours) {
     fill: "none",
     lineWidth,
     lineDash: DASHES[curve.dash ?? "solid"],
-    opacity: isColoured || curve.isMarked ? 1 : 0.35,
+    opacity: (isColoured && !curve.runs.every(isPruned)) || curve.isMarked ? 1 : 0.35,
   };
   const emphasis = { style: { lineWidth: lineWidth + 1.5, opacity: 1, stroke: isColoured ? colour : colours.text } };
   const children = [];

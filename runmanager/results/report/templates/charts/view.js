@@ -80,8 +80,12 @@ function markedRuns() {
   return [...data.runs.keys()].filter((run) => names.has(data.runs[run]));
 }
 
+function isPruned(run) {
+  return data.columns.reason?.values[run] === "pruned";
+}
+
 function isFinished(run) {
-  return data.columns.status?.values[run] === "finished";
+  return data.columns.status?.values[run] === "finished" && !isPruned(run);
 }
 
 // The runs that a mean is of: the finished ones, or all if none has finished.

@@ -1,0 +1,241 @@
+"""What search and late deciding find: regret on functions with known optima, and answers on simulated sweeps.
+
+`python -m benchmarks.search_truth --write` writes its tables to docs/measurement_evidence.md. No cells run: the search
+asks for each point by the function that the driver calls (`propose`), and is told values as trials; `--until-decided`
+looks at runs in memory by the object that the driver asks (`Question`).
+"""
+
+import argparse
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from statistics import mean, median
+
+import numpy as np
+
+from benchmarks.page import MEASUREMENT, describe_machine, source_line, write_section
+from benchmarks.simulated_runs import accurate_run, marked, simulated_sweep
+from runmanager.app.compose.search_space import Interval, Space, Trial, import_optuna, propose
+from runmanager.app.driver.deciding import Question
+from runmanager.app.driver.program import CellGrid, Storage
+from runmanager.launching.plan import Cell
+from runmanager.records.settings.signature import signature
+from runmanager.records.storage.reader import StoredRun
+from runmanager.results.findings.best import find_best
+
+AFTER = (30, 100)
+_ALPHA = (1.0, 1.2, 3.0, 3.2)
+_A = ((10, 3, 17, 3.5, 1.7, 8), (0.05, 10, 17, 0.1, 8, 14), (3, 3.5, 1.7, 10, 17, 8), (17, 8, 0.05, 10, 0.1, 14))
+_P = (
+    (1312, 1696, 5569, 124, 8283, 5886),
+    (2329, 4135, 8307, 3736, 1004, 9991),
+    (2348, 1451, 3522, 2883, 3047, 6650),
+    (4047, 8828, 8732, 5743, 1091, 381),
+)
+
+
+def branin(x: Sequence[float]) -> float:
+    """Branin's function for numbers in [-5, 10] and [0, 15]; its least value is 0.397887 (Dixon and Szegő, 1978)."""
+    one, two = x
+    curve = two - 5.1 / (4 * math.pi**2) * one**2 + 5 / math.pi * one - 6
+    return curve**2 + 10 * (1 - 1 / (8 * math.pi)) * math.cos(one) + 10
+
+
+def hartmann6(x: Sequence[float]) -> float:
+    """Hartmann's function on the unit cube of six dimensions; its least value is -3.32237 (Dixon and Szegő, 1978)."""
+    inner = [sum(a * (each - p / 1e4) ** 2 for a, each, p in zip(*rows, strict=True)) for rows in _rows(x)]
+    return -sum(alpha * math.exp(-each) for alpha, each in zip(_ALPHA, inner, strict=True))
+
+
+def _rows(x: Sequence[float]) -> Iterator[tuple[Sequence[float], Sequence[float], Sequence[float]]]:
+    yield from ((a, x, p) for a, p in zip(_A, _P, strict=True))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A function with the bounds of its arguments, and its least value."""
+
+    function: Callable[[Sequence[float]], float]
+    bounds: Sequence[tuple[float, float]]
+    least: float
+
+    @property
+    def space(self) -> Space:
+        return Space(tuple(Interval(f"x{at}", *each) for at, each in enumerate(self.bounds)))
+
+
+PROBLEMS = {
+    "Branin": Problem(branin, ((-5.0, 10.0), (0.0, 15.0)), 0.397887),
+    "Hartmann 6": Problem(hartmann6, ((0.0, 1.0),) * 6, -3.32237),
+}
+
+
+def ours(problem: Problem, method: str, trials: int, seed: int) -> list[float]:
+    """The values of a search that asks for one point after the other, as a driver with one slot does."""
+    told: list[Trial] = []
+    for number in range(trials):
+        asked = propose(problem.space, told, method, more_is_better=False, seed=1000 * seed + number)
+        point = next(asked)
+        told.append(Trial(point, value=problem.function(point)))
+    return [each.value for each in told if each.value is not None]
+
+
+def optunas(problem: Problem, trials: int, seed: int) -> list[float]:
+    """The values of Optuna's own loop."""
+    optuna = import_optuna()
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
+    bounds = problem.bounds
+    study.optimize(
+        lambda trial: problem.function([trial.suggest_float(f"x{at}", *each) for at, each in enumerate(bounds)]),
+        n_trials=trials,
+    )
+    return [each.value for each in study.trials]
+
+
+def grid(problem: Problem, trials: int, seed: int) -> list[float]:
+    """The values of the largest full grid of that many trials, at least two values a setting, in a random order."""
+    levels = max(2, math.floor(trials ** (1 / len(problem.bounds)) + 1e-9))
+    axes = [np.linspace(low, high, levels + 2)[1:-1] for low, high in problem.bounds]
+    points = list(product(*axes))
+    random.Random(seed).shuffle(points)
+    return [problem.function(point) for point in points[:trials]]
+
+
+WAYS: dict[str, Callable[[Problem, int, int], list[float]]] = {
+    "`--search tpe`": lambda problem, trials, seed: ours(problem, "tpe", trials, seed),
+    "Optuna's own loop (TPE)": optunas,
+    "`--search random`": lambda problem, trials, seed: ours(problem, "random", trials, seed),
+    "a grid, at random": grid,
+}
+
+
+def regrets(name: str, way: str, seed: int) -> list[float]:
+    """The regret after so many trials: the least value so far, over the least of all."""
+    problem, found = PROBLEMS[name], []
+    values = [] if way == "a grid, at random" else WAYS[way](problem, max(AFTER), seed)
+    for trials in AFTER:
+        seen = values[:trials] or WAYS[way](problem, trials, seed)
+        found.append(min(seen) - problem.least)
+    return found
+
+
+def regret_lines(seeds: int, pool: ProcessPoolExecutor) -> Iterator[str]:
+    """Yield a table row for each function and way: medians over seeds, with their quartiles."""
+    for name, way in product(PROBLEMS, WAYS):
+        found = list(pool.map(partial(regrets, name, way), range(seeds)))
+        columns = [sorted(each[at] for each in found) for at in range(len(AFTER))]
+        figures = [
+            f"{median(each):.3g} ({each[len(each) // 4]:.3g} to {each[-1 - len(each) // 4]:.3g})" for each in columns
+        ]
+        yield f"| {name}: {way} | {' | '.join(figures)} |"
+
+
+_SEEDS, _DEVIATION, _OF_SEED = 10, 0.01, 0.02
+SWEEPS = {
+    "ten equal cells": [0.0] * 10,
+    "two equal best cells, eight 2% worse": [0.0, 0.0] + [-0.02] * 8,
+    "the best 1% ahead of the others": [0.0] + [-0.01] * 9,
+    "the best 2% ahead of the others": [0.0] + [-0.02] * 9,
+    "cells in steps of 0.5%": [-0.005 * step for step in range(10)],
+}
+"""The true means of simulated sweeps, less 0.9: of accuracies that a run moves by 1%, and the seed of all by 2%."""
+
+
+@dataclass(frozen=True)
+class Decided:
+    """What a simulated sweep came to: whether it was answered, wrongly, with how many runs; and by full grids.
+
+    `by_grid` says of each number of seeds from three on whether the full grid answers by 95% intervals.
+    """
+
+    is_answered: bool
+    is_false: bool
+    runs: int
+    by_grid: Sequence[bool]
+
+
+def decide(name: str, number: int, *, seeds: int = _SEEDS) -> Decided:
+    """Simulate a sweep, and run its seeds until it is decided."""
+    means, generator = SWEEPS[name], np.random.default_rng([list(SWEEPS).index(name), number])
+    values = 0.9 + np.array(means)[:, None] + generator.normal(0, _OF_SEED, seeds)
+    values = values + generator.normal(0, _DEVIATION, (len(means), seeds))
+    configs = {(cell, seed): {"lr": cell, "seed": seed} for seed in range(seeds) for cell in range(len(means))}
+    made = {
+        signature(config): accurate_run(config, float(values[cell, seed])) for (cell, seed), config in configs.items()
+    }
+    cells = [
+        Cell(signature(config), f"lr={config['lr']},seed={config['seed']}", config, ()) for config in configs.values()
+    ]
+    question = Question(
+        CellGrid(cells, {"lr": list(range(len(means))), "seed": list(range(seeds))}, Storage()), "val_accuracy"
+    )
+    ran: list[StoredRun] = []
+    while True:
+        standing = question.standing(simulated_sweep(ran), None, is_over=lambda _, run: run is not None)
+        if not standing.cells:
+            break
+        ran += [made[each.signature] for each in standing.cells]
+    best = max(range(len(means)), key=lambda cell: means[cell])
+    is_unique = means.count(means[best]) == 1
+    is_right = is_unique and [each.label for each in standing.open] == [f"lr={best}"]
+    runs = list(made.values())
+    grids = []
+    for count in range(3, seeds + 1):
+        found = find_best(simulated_sweep(runs[: count * len(means)]), None, metric="val_accuracy")
+        grids.append(not found.undecided)
+    return Decided(bool(standing.answer), bool(standing.answer) and not is_right, len(ran), grids)
+
+
+def decided_lines(sweeps: int, pool: ProcessPoolExecutor) -> Iterator[str]:
+    """Yield a table row for each kind of sweep, and one for all."""
+    everything: list[Decided] = []
+    for name in SWEEPS:
+        found = list(pool.map(partial(decide, name), range(sweeps)))
+        everything += found
+        power, full = mean(each.is_answered for each in found), _SEEDS * len(SWEEPS[name])
+        of_grids = [mean(each.by_grid[at] for each in found) for at in range(_SEEDS - 2)]
+        equal = next((at + 3 for at, share in enumerate(of_grids) if share >= power), None)
+        least = "none" if equal is None or not power else f"{equal * len(SWEEPS[name])}"
+        false = mean(each.is_false for each in found)
+        yield (
+            f"| {name} | {marked(false, is_missed=false > 0.06)} | {power:.0%} | {of_grids[-1]:.0%} | "
+            f"{mean(each.runs for each in found):.0f} of {full} | {least} |"
+        )
+    false = mean(each.is_false for each in everything)
+    runs = mean(each.runs for each in everything)
+    yield f"| all of these | {marked(false, is_missed=false > 0.06)} | | | {runs:.0f} of 100 | |"
+
+
+def main() -> None:
+    """Simulate, and print the tables or write them to the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=20, help="of each search")
+    parser.add_argument("--sweeps", type=int, default=200, help="of each kind of sweep")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--write", action="store_true", help="write the tables to docs/measurement_evidence.md")
+    given = parser.parse_args()
+    with ProcessPoolExecutor(given.processes) as pool:
+        lines = [
+            "| function: way | regret after 30 trials | after 100 |",
+            "| --- | ---: | ---: |",
+            *regret_lines(given.seeds, pool),
+            "",
+            "| simulated sweeps | false answers | answered | by the full grid | runs | full grid of equal power |",
+            "| --- | ---: | ---: | ---: | ---: | ---: |",
+            *decided_lines(given.sweeps, pool),
+        ]
+    options = f"--seeds {given.seeds} --sweeps {given.sweeps}"
+    source = source_line(f"python -m benchmarks.search_truth {options}", machine=describe_machine())
+    text = "\n".join([*lines, "", source, ""])
+    if given.write:
+        write_section(MEASUREMENT, "search_truth", text)
+    else:
+        print(text)
+
+
+if __name__ == "__main__":
+    main()

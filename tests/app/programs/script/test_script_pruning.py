@@ -1,0 +1,129 @@
+"""Pruning in a search over a script's settings, by real commands: what ends early, what is kept, and what ranks how."""
+
+import json
+from typing import Any
+
+import pytest
+
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.status import Reason, Status
+from runmanager.records.storage.reader import StoredRun, read_sweep
+from runmanager.records.storage.run_end import noted_stop
+
+from ....file_schemas import check_sweep_files
+from ....processes import wait_for_output
+from .conftest import MAIN, Folder
+
+pytest.importorskip("optuna")
+
+# A cell with lr from 10 on waits after its values until it is stopped, or the file `go` is there. The last value of all
+# is larger than those before, so that the value at which a run was pruned would be the best.
+SCRIPT = """
+import argparse, os, signal, sys, time
+from pathlib import Path
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+given = parser.parse_args()
+def stop(*_):
+    print("asked to end", flush=True)
+    if not Path("stubborn").exists():
+        sys.exit(0)
+signal.signal(signal.SIGTERM, stop)
+for epoch in range(2):
+    LOG(epoch, given.lr + epoch / 100)
+while given.lr >= 10 and not Path("go").exists():
+    time.sleep(0.05)
+LOG(2, 100 * given.lr)
+"""
+PRINTED = 'LOG = lambda epoch, loss: print(f"epoch {epoch} val_loss {loss}", flush=True)\n'
+EVENTS = """
+from torch.utils.tensorboard import SummaryWriter
+writer = SummaryWriter(os.environ["RUNMANAGER_RUN"], flush_secs=1)
+def LOG(epoch, loss):
+    writer.add_scalar("val_loss", loss, epoch)
+    writer.flush()
+"""
+OURS = """
+import runmanager
+run = runmanager.start_run()
+epochs = iter(run.epochs(3))
+def LOG(epoch, loss):
+    next(epochs)
+    run.log(val_loss=loss)
+"""
+SEARCH = ("--search", "random", "--name", "found", "--metric", "val_loss")
+
+
+def script(log: str) -> str:
+    return SCRIPT.replace("for epoch in range(2):", f"{log}\nfor epoch in range(2):", 1)
+
+
+def runs_of(folder: Folder) -> dict[float, StoredRun]:
+    return {run.settings["lr"]: run for run in read_sweep(SweepPaths(folder.path / "outputs" / "found")).runs}
+
+
+def ranked(folder: Folder) -> Any:
+    done = folder.run("best", "found", "--json")
+    assert done.status == 0, done.err
+    return json.loads(done.out)
+
+
+@pytest.mark.parametrize("log", [PRINTED, EVENTS, OURS], ids=["printed", "event file", "our epochs"])
+def test_an_unpromising_run_is_pruned_ranks_last_and_runs_to_its_end_when_asked_for(log: str, folder: Folder) -> None:
+    folder.write("train.py", script(log))
+    grid = ("sweep", "--name", "found", "--workers", "2", "train.py")
+    assert folder.run(*grid, "lr=1,2,3,4,5").status == 0
+    words = ("sweep", *SEARCH, "--trials", "7", "--prune", "median", "--workers", "2", "train.py", "lr=1,2,3,4,5,10,11")
+    done = folder.run(*words)
+    assert done.status == 0 and "pruned by median" in done.out, done.err
+    runs = runs_of(folder)
+    assert {lr for lr, run in runs.items() if run.record.reason is Reason.PRUNED} == {10, 11}
+    assert {run.status for run in runs.values()} == {Status.FINISHED}
+    assert "val_loss 10" in runs[10].record.message and "by median" in runs[10].record.message
+    assert "asked to end" in runs[10].paths.log.read_text()
+    assert check_sweep_files(folder.path / "outputs" / "found") >= 7
+
+    best = ranked(folder)
+    assert best["best"]["settings"] == {"lr": 1} and best["num_cells"] == 5
+    table = folder.run("table", "found", "--format", "csv", "--sort", "val_loss")
+    rows = [line for line in table.out.splitlines() if "finished" in line]
+    assert ["pruned" in line for line in rows] == [False] * 5 + [True] * 2, table.out
+
+    assert folder.run(*words).status == 0  # kept as pruned
+    assert {run.record.attempt for run in runs_of(folder).values()} == {1}
+    folder.write("go", "")
+    assert folder.run(*grid, "lr=10").status == 0
+    again = runs_of(folder)
+    assert again[10].record.attempt == 2 and again[10].record.reason is None and again[11].record.attempt == 1
+    assert ranked(folder)["num_cells"] == 6
+
+
+def test_a_run_that_does_not_end_is_killed_after_its_limit(folder: Folder) -> None:
+    folder.write("train.py", script(PRINTED))
+    folder.write("stubborn", "")
+    assert folder.run("sweep", "--name", "found", "train.py", "lr=1,2,3,4,5").status == 0
+    words = ("sweep", *SEARCH, "--trials", "6", "--prune", "hyperband", "train.py", "lr=range(10,15)")
+    at_once = "from runmanager.app.driver import pruning\npruning._LIMIT_SECONDS = 1.0\n"
+    process = folder.start(*words, main=at_once + MAIN)
+    out, err = wait_for_output(process)
+    assert process.returncode == 0, err + out
+    pruned = [run for run in runs_of(folder).values() if run.record.reason is Reason.PRUNED]
+    assert pruned and "asked to end" in pruned[0].paths.log.read_text()
+    noted = noted_stop(pruned[0].paths, 1)
+    assert noted is not None and noted.outcome == pruned[0].record.outcome
+
+
+def test_what_pruning_needs(folder: Folder) -> None:
+    folder.write(
+        "train.py",
+        "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lr', type=float)\n"
+        "print('val_loss', p.parse_args().lr)\n",
+    )
+    alone = folder.run("sweep", "--prune", "median", "train.py", "lr=1,2")
+    assert alone.status == 2 and "`--prune` must be given with `--search`, got median" in alone.err
+    bad = folder.run("sweep", "--search", "grid", "--trials", "3", "--prune", "best", "train.py", "lr=1,2")
+    assert bad.status == 2 and "`--prune` must be one of median, hyperband, got best" in bad.err
+    assert "`--search` must be one of tpe, random, got grid" in bad.err and "--trials" not in bad.err
+    done = folder.run("sweep", *SEARCH, "--trials", "4", "--prune", "median", "train.py", "lr=1,2,3,4")
+    assert done.status == 0, done.err
+    assert {run.record.reason for run in runs_of(folder).values()} == {None}
