@@ -227,7 +227,8 @@ SHAPES = {
         {"Train loss": 0.5, "Val acc": 0.625},
     ),
     "numbers below a table": (
-        "epoch  loss  precision  margin_loss\n    1  0.75  0.5  0.2\nlabel  precision  recall\n    0  0.25  0.5\n    7   12   15\n",
+        "epoch  loss  precision  margin_loss\n    1  0.75  0.5  0.2\n"
+        "label  precision  recall\n    0  0.25  0.5\n    7   12   15\n",
         {"loss": 0.75, "precision": 0.5},
     ),
     "results below a heading that calls them the best": (
