@@ -96,7 +96,7 @@ class PlannedRun:
 
     `changes` describes how the present code and versions differ from those of the stored run, `variables` which of the
     environment variables that the cell reads do. `continuation` is the shorter run that a run could continue.
-    `is_damaged`: the run is kept, and has lost epochs.
+    `is_damaged`: the run is kept, and has lost epochs. `lacks`: what a run that was broken off has not to resume from.
     """
 
     cell: Cell
@@ -108,6 +108,7 @@ class PlannedRun:
     variables: str = ""
     continuation: Continuation | None = None
     is_damaged: bool = False
+    lacks: str = ""
 
     @property
     def name(self) -> str:

@@ -119,6 +119,13 @@ class Program(Protocol):
         """Whether a killed run continues from what is in its folder. Otherwise its files are moved to attempts/."""
         ...
 
+    def lacks(self, run: PlannedRun, *, is_again: bool = False) -> str:
+        """Return what a run that was broken off has not to resume from, as a line; empty where it lacks nothing.
+
+        `is_again` as of `work`.
+        """
+        return ""
+
     def check_capacity(
         self, launcher: CellLauncher, batches: Sequence[Sequence[PlannedRun]], *, take_turns: bool = False
     ) -> None:

@@ -145,6 +145,8 @@ class SweepListener(Listener):
             is_special = each.action in (Action.LEAVE, Action.MEASURE, Action.REFUSE) or each.continuation is not None
             if is_special or is_kept_though or each.variables:
                 said.setdefault(each.why, []).append(run_label(each.name))
+            if each.lacks:
+                said.setdefault(each.lacks, []).append(run_label(each.name))
         notes = [", ".join([*parts, f"in {self.sweep.root}"])]
         for why, labels in said.items():
             more = f" and {pluralize(len(labels) - 1, 'other')}" if len(labels) > 1 else ""

@@ -80,6 +80,7 @@ def plan_sweep(
         rerun_with=storage.rerun_with,
         restore_with=storage.restore_with,
     )
+    plan = [replace(each, lacks=lacks) if (lacks := program.lacks(each)) else each for each in plan]
     if grid.extension_obstacle is None or storage.resume == Resume.NEVER:
         return plan
     return with_continuations(plan, runs, now=now, code_of=code_of, obstacle=grid.extension_obstacle)

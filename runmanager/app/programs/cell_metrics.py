@@ -56,13 +56,13 @@ _UNNAMED = "objective"
 class FoundMetrics:
     """What a program returned and printed: metrics by name, None for one that is not finite, and notes.
 
-    `printed` are those that `--scalar` names, `unasked` the others.
+    `printed` are those that `--scalar` names, `unasked` the others, None where the output was not searched.
     `value` is the number that it returned, for Hydra.
     """
 
     returned: Metrics = field(default_factory=dict)
     printed: Metrics = field(default_factory=dict)
-    unasked: Metrics = field(default_factory=dict)
+    unasked: Metrics | None = None
     notes: list[str] = field(default_factory=list)
     value: float | None = None
 
@@ -149,7 +149,7 @@ def merged_metrics(paths: RunPaths, known: RunRecord, found: FoundMetrics) -> tu
     summary |= {name: _finite(value) for name, value in in_files.values.items()}
     origins |= in_files.origins
     known_keys = {name_key(name) for name in (*summary, *logged)}
-    unasked = {name: value for name, value in found.unasked.items() if name_key(name) not in known_keys}
+    unasked = {name: value for name, value in (found.unasked or {}).items() if name_key(name) not in known_keys}
     summary |= unasked
     origins |= dict.fromkeys(unasked, "printed")
     changes = {

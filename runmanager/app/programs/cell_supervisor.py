@@ -29,6 +29,7 @@ import msgspec
 from runmanager.app.programs.cell_metrics import FoundMetrics, diverged_metric, logged_only, merged_metrics
 from runmanager.app.programs.cell_output import in_program, send_output_to
 from runmanager.app.programs.outside_files import OutsideWatch
+from runmanager.app.programs.script.output.printed_metrics import last_printed
 from runmanager.errors import RecordError
 from runmanager.launching.local.turns import current_turn_client
 from runmanager.launching.local.worker import OWN_PROCESS_VARIABLE, RESUMES_VARIABLE
@@ -272,6 +273,10 @@ class _Supervisor:
         paths = self._folder.paths
         report = self._report()
         known = with_report(logged_only(self._folder.record), report)
+        if end.metrics.unasked is None and not self._spec.is_tracked:
+            with contextlib.suppress(OSError, ValueError):  # a program may close it
+                sys.stdout.flush()
+            end.metrics.unasked = last_printed(paths.log, self._folder.record.settings)
         end.metrics.notes += [*self._spec.notes, *self._outside.finish(end.child)]
         known, metrics = merged_metrics(paths, known, end.metrics)
         outcome = self._outcome(end, report, known)

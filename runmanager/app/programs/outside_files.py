@@ -78,7 +78,10 @@ class OutsideWatch:
         if names := [name for name, status in self._unknown.items() if _is_of_nobody(name, status)]:
             shown = ", ".join(names[:_MAX_NAMED]) + ("…" if len(names) > _MAX_NAMED else "")
             files = pluralize(len(names), "event file")
-            notes.append(f"{files} below {self._folder} may be of another program, and not used: {shown}")
+            notes.append(
+                f"{files} below {self._folder} may be of another program, and not used: {shown}; with --chdir "
+                "each cell writes into its own folder"
+            )
         return notes
 
     def files(self, earlier: OutsideFiles | None, *, argument: str) -> OutsideFiles | None:

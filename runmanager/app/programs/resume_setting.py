@@ -38,13 +38,14 @@ class ResumeSetting:
         found = [below / each for each in glob.glob(pattern, root_dir=below)]  # noqa: PTH207  # of a pathlib glob no root
         return max(found, key=_age, default=None)
 
-    def lacking_notes(self, planned: PlannedRun, path: Path | None, *, is_again: bool) -> tuple[str, ...]:
-        """Say that a run which was broken off has nothing to resume from at `path`; nothing for any other run."""
+    def lacking(self, planned: PlannedRun, path: Path | None, *, is_again: bool) -> str:
+        """Say that a run which was broken off has nothing to resume from at `path`; empty for any other run."""
         stored = planned.stored
-        is_broken_off = stored is not None and stored.is_resumable and planned.action is not Action.START
+        is_broken_off = stored is not None and stored.is_resumable
+        is_broken_off &= planned.action in (Action.RESUME, Action.START_AGAIN)
         if path is not None or not (is_again or is_broken_off):
-            return ()
-        return (f"nothing to resume from: no file matches {self.file}, so it was started without {self.name}",)
+            return ""
+        return f"nothing to resume from: no file matches {self.file}, so it starts without {self.name}"
 
 
 def _age(path: Path) -> tuple[int, int]:

@@ -260,6 +260,10 @@ class HydraApplication(Program):
     def can_continue(self, run: RunPaths) -> bool:
         return True  # its own business: its folder is the same
 
+    def lacks(self, run: PlannedRun, *, is_again: bool = False) -> str:
+        resume = self._options.resume_with
+        return "" if resume is None else resume.lacking(run, resume.path_in(run.paths), is_again=is_again)
+
     def check(
         self, launcher: CellLauncher, to_run: Sequence[PlannedRun], *, needs_all: bool, is_dry_run: bool = False
     ) -> None:
@@ -287,8 +291,7 @@ class HydraApplication(Program):
         return words
 
     def _spec(self, run: PlannedRun, *, is_again: bool = False) -> CellSpec:
-        options, resume = self._options, self._options.resume_with
-        lacking = resume.lacking_notes(run, resume.path_in(run.paths), is_again=is_again) if resume is not None else ()
+        options = self._options
         return CellSpec(
             run=RunPaths(run.paths.root.absolute()),
             pending=run.pending_record(),
@@ -297,7 +300,7 @@ class HydraApplication(Program):
             overwrites=run.action is Action.START_AGAIN,
             metric=options.metric,
             better={options.metric: options.better} if options.metric and options.better else {},
-            notes=(*self._notes, *lacking),
+            notes=tuple(filter(None, [*self._notes, self.lacks(run, is_again=is_again)])),
             heartbeat_timeout=options.heartbeat_timeout,
         )
 

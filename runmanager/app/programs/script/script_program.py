@@ -275,6 +275,10 @@ class ScriptProgram(Program):
     def can_continue(self, run: RunPaths) -> bool:
         return run.checkpoint.exists() or self._resumed_from(run) is not None
 
+    def lacks(self, run: PlannedRun, *, is_again: bool = False) -> str:
+        resume = self._options.resume_with
+        return "" if resume is None else resume.lacking(run, self._resumed_from(run.paths), is_again=is_again)
+
     def _resumed_from(self, run: RunPaths) -> Path | None:
         resume = self._options.resume_with
         return None if resume is None else resume.path_in(run, chdir=self._options.chdir)
@@ -296,13 +300,10 @@ class ScriptProgram(Program):
             code=self._code,
             overwrites=starts_again and not (is_again and self.can_continue(run.paths)),
             better=self._options.better,
+            notes=tuple(filter(None, [self.lacks(run, is_again=is_again)])),
             output_argument=self._output_argument(self._settings[run.cell.signature]),
         )
-        call = self._call(run.cell)
-        if (resume := call.resume_with) is not None:
-            notes = resume.lacking_notes(run, self._resumed_from(run.paths), is_again=is_again)
-            spec = replace(spec, notes=notes)
-        return Work(run_script_cell, (spec, call))
+        return Work(run_script_cell, (spec, self._call(run.cell)))
 
     def _call(self, cell: Cell) -> ScriptCall:
         options, script = self._options, self._script

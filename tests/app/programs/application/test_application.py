@@ -362,3 +362,20 @@ def test_the_command_of_a_cell_names_its_own_unsigned_settings(application: Appl
         done = application.run(*command[command.index("-m") + 1 :], "hydra.sweeper.name=both")
         assert done.status == 0, done.err
     assert len(application.started()) == 2  # the same cells
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_what_a_task_prints_by_the_names_of_metrics_is_found_unasked(application: Application, ranks: int) -> None:
+    script = application.folder / "train.py"
+    said = """
+    print(f"epoch 1 | Loss: {cfg.lr} | val_acc 0.75 | score 0.5")
+    log.info("margin_loss %s", cfg.margin_loss)
+"""
+    script.write_text(script.read_text().replace('    print("printed by the task")\n', said))
+    words = ("hydra.sweeper.name=said", "way=fine,raises", "+margin_loss=0.2")
+    done = application.run(*words, f"hydra.launcher.processes_per_run={ranks}")
+    assert done.status == 1
+    records = application.by_setting("said", "way")
+    assert records["fine"].summary == {"score": 0.05, "loss": 0.1, "val_acc": 0.75}
+    assert records["fine"].origins == {"score": "returned", "loss": "returned", "val_acc": "printed"}
+    assert records["raises"].summary == {"Loss": 0.1, "val_acc": 0.75, "score": 0.5}

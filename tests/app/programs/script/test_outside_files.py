@@ -14,7 +14,7 @@ from runmanager.app.programs.outside_files import OutsideWatch
 from runmanager.records.files.paths import RunPaths
 from runmanager.results.program_files.metric_curves import metrics_by_step
 
-from ....processes import wait_until
+from ....processes import wait_for_output, wait_until
 from .conftest import Folder
 from .test_script_program import records_of, sweep_of
 
@@ -172,13 +172,15 @@ def test_a_killed_cell_resumes_from_the_newest_match(folder: Folder, saved: tupl
     if not found:
         wait_until(lambda: (folder.path / "waits").exists())
         (folder.path / "waits").unlink()
-    assert again.wait() == 0
+    said, _ = wait_for_output(again)
+    assert again.returncode == 0
     log = (root / "run.log").read_text().splitlines()
     assert log[-1].endswith(
         f"resumed from {root / found if found else None}"
     )  # the killed one may have begun this line
-    missing = "nothing to resume from: no file matches {run_dir}/checkpoint-*, so it was started without resume-from"
+    missing = "nothing to resume from: no file matches {run_dir}/checkpoint-*, so it starts without resume-from"
     assert (missing in json.loads((root / "run.json").read_text())["notes"]) is not bool(found)
+    assert (missing in said) is not bool(found)
 
 
 def test_a_large_tree_is_searched_within_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import Any
 
+from runmanager.app.programs.script.output.headings import BEST, NumberTable, heading_of
 from runmanager.records.run.metric_direction import has_known_word, prefers_larger
 from runmanager.records.run.metric_names import is_result, may_be_result, name_key, samples_words
 
@@ -88,7 +89,6 @@ _HASH = re.compile(r"(?<![\w.])(?=\d*[a-f])(?=[a-f]*\d)[\da-f]{8,}(?!\w|[-+]\d)"
 _MAX_LINE = 2**13  # characters; what is longer is data
 _MAX_SHAPES = 2**12
 _MAX_SAME = 8  # shapes that differ in the digits of words
-_MAX_HEADING = 40  # characters
 
 
 class NamedNumbers:
@@ -103,7 +103,8 @@ class NamedNumbers:
         self._shapes: dict[bytes, list[_Shape]] = {}  # by a line of theirs without its digits
         self._found: set[str] = set()
         self._forgotten: set[str] = set()
-        self._heading = ""  # the samples that a line above has announced
+        self._heading = ""  # of the lines below
+        self._table = NumberTable(self._settings)
 
     def find(self, line: str) -> Iterator[tuple[NamedNumber, float]]:
         """Yield each result of the next line, with its value.
@@ -113,11 +114,15 @@ class NamedNumbers:
         line = line[:_MAX_LINE]
         if any(sign in line for sign in ("%|", "[=", "━", "██")):
             line = _BAR.sub("|", line)  # else each length of a bar would be a shape
+        for name, value in self._table.find(line):
+            yield NamedNumber(name, Said.RESULT, 0, ""), value
         shape, texts = self._read(line)
         if shape is None:
             return
         is_below = self._heading and line[:1].isspace() and not shape.names_samples
         self._heading = self._heading if line[:1].isspace() else ""
+        if self._heading == BEST:
+            return
         for number in shape.numbers:
             value = _value(number, texts)
             name = f"{self._heading} {number.name}" if is_below else number.name
@@ -138,8 +143,8 @@ class NamedNumbers:
         key = encoded.translate(None, b"0123456789")
         if len(key) == len(encoded) and _NOT_FINITE.search(line) is None:
             if line.strip():
-                samples = samples_words(line) if len(line) <= _MAX_HEADING else []
-                self._heading = samples[0] if len(samples) == 1 else ""
+                self._heading = heading_of(line)
+                self._table.read_header(line)
             return None, ()
         known = self._shapes.get(key, [])
         for shape in known:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from runmanager.app.programs.script.output.named_numbers import NamedNumber, NamedNumbers
 from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from runmanager.tracking.tensorboard.event_writer import EventWriter
 
 _LOG_BYTES = 2**20
+_MAX_BYTES = 2**24  # of a log that is searched at the end of its run: a second or two
 _CHUNK_BYTES = 2**18
 _MAX_SHOWN = 60  # characters of a match that is not a number
 _MAX_UNASKED = 200  # names: what has more is no log of metrics
@@ -311,11 +312,22 @@ def _finite(values: Mapping[str, float]) -> dict[str, float | None]:
     return {name: value if math.isfinite(value) else None for name, value in values.items()}
 
 
+def last_printed(log: Path, settings: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return the last value of each series at the end of a log, None for one that is not finite.
+
+    `settings` by their dotted names are none where they are numbers, under the whole name and its last part.
+    """
+    names = [name for name, value in settings.items() if isinstance(value, int | float)]
+    values = PrintedValues([], settings=[*names, *(name.rpartition(".")[2] for name in names)])
+    scan_log(values.scanner(), log, last_bytes=_MAX_BYTES)
+    return _finite(values.unasked)
+
+
 def scan_log(scanner: StreamScanner, log: Path, *, last_bytes: int | None = None) -> None:
-    """Let a scanner take a log, all of it or its last bytes; a file that cannot be read adds nothing."""
+    """Let a scanner take a log, all of it or its last whole lines; a file that cannot be read adds nothing."""
     with contextlib.suppress(OSError), log.open("rb") as file:
-        if last_bytes is not None:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - last_bytes))
+        if last_bytes is not None and file.seek(max(0, file.seek(0, os.SEEK_END) - last_bytes)) > 0:
+            file.readline(_MAX_LINE)  # the end of a line, whose words may mean something else
         while chunk := file.read(_CHUNK_BYTES):
             scanner.feed(chunk)
         scanner.close()

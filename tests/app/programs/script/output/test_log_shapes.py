@@ -203,7 +203,44 @@ SHAPES = {
         "Training finished with accuracy 0.91.\nAccuracy of the network on the 10000 test images: 63 %\n",
         {"accuracy": 0.91},
     ),
-    "a table of aligned columns": ("epoch  loss   acc\n    1  0.75  0.50\n    2  0.50  0.75\n", {}),
+    "a table of aligned columns": (
+        "epoch  loss   acc\n    1  0.75  0.50\n    2  0.50  0.75\n",
+        {"loss": 0.5, "acc": 0.75},
+    ),
+    "skorch": (
+        "  epoch    train_loss    valid_acc    valid_loss    cp     dur\n"
+        "-------  ------------  -----------  ------------  ----  ------\n"
+        "      1        \x1b[36m0.7016\x1b[0m       \x1b[32m0.5000\x1b[0m        \x1b[35m0.6871\x1b[0m     +  0.0132\n"
+        "      2        \x1b[36m0.6916\x1b[0m       0.4500        0.6971        0.0032\n",
+        {"train_loss": 0.6916, "valid_acc": 0.45, "valid_loss": 0.6971},
+    ),
+    "fastai": (
+        "epoch     train_loss  valid_loss  accuracy  time    \n"
+        "0         0.375000    0.250000    0.912500  00:05     \n"
+        "Epoch 2/2 : |████████--------| 50.00% [5/10 00:01<00:01 0.3125]\r"
+        "1         0.312500    0.187500    0.937500  00:05     \n",
+        {"train_loss": 0.3125, "valid_loss": 0.1875, "accuracy": 0.9375},
+    ),
+    "a table of rich": (
+        "┏━━━━━━━┳━━━━━━━━━━━━┳━━━━━━━━━┓\n┃ Epoch ┃ Train loss ┃ Val acc ┃\n┡━━━━━━━╇━━━━━━━━━━━━╇━━━━━━━━━┩\n"
+        "│ 1/2   │ 0.75       │ 50.0 %  │\n│ 2/2   │ 0.5        │ 62.5 %  │\n└───────┴────────────┴─────────┘\n",
+        {"Train loss": 0.5, "Val acc": 0.625},
+    ),
+    "numbers below a table": (
+        "epoch  loss  precision  margin_loss\n    1  0.75  0.5  0.2\n"
+        "label  precision  recall\n    0  0.25  0.5\n    7   12   15\n",
+        {"loss": 0.75, "precision": 0.5},
+    ),
+    "results below a heading that calls them the best": (
+        "epoch 1: val acc 0.875\nepoch 2: val acc 0.75\n=== Best result ===\n  val acc: 0.875\n  val loss: 0.25\n"
+        "The best so far:\n  val acc: 0.875\n",
+        {"val acc": 0.75},
+    ),
+    "results below a sentence about the best model": (
+        "    epoch          : 1\n    val_loss       : 0.5\nSaving current best: model_best.pth ...\n"
+        "    epoch          : 2\n    val_loss       : 0.25\n",
+        {"val_loss": 0.25},
+    ),
     "targets, thresholds and the best so far": (
         "target accuracy: 0.99\nloss_weight=0.5 score_threshold: 0.3\nprevious loss: 0.7\n"
         "epoch 1 val_acc 0.75 (best 0.80)\nBest val_acc so far: 0.80\nmax accuracy: 0.85\n",
