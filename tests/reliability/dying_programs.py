@@ -106,7 +106,12 @@ def _application_words(launcher: str, overrides: Sequence[str], ways: str, hangs
 
 
 def _script_words(launcher: str, overrides: Sequence[str], ways: str, hangs: bool) -> list[str]:
-    settings = [word for each in overrides for word in ("--launcher-option", each.removeprefix("hydra.launcher."))]
+    names = [each.removeprefix("hydra.launcher.") for each in overrides]
+    settings = [
+        word
+        for each in names
+        for word in (("--workers", each[8:]) if each.startswith("workers=") else ("--launcher-option", each))
+    ]
     limit = ["--timeout", str(_SECONDS)] if hangs else []
     options = ["--name", "four", "--launcher", launcher, *settings, *limit, "--scalar", r"loss=loss (\S+)"]
     return ["-c", MAIN, "sweep", *options, "train.py", f"way={ways}"]
