@@ -34,14 +34,21 @@ for epoch in range(2):
 while given.lr >= 10 and not Path("go").exists():
     time.sleep(0.05)
 LOG(2, 100 * given.lr)
+END()
 """
-PRINTED = 'LOG = lambda epoch, loss: print(f"epoch {epoch} val_loss {loss}", flush=True)\n'
+PRINTED = """
+LOG, END = lambda epoch, loss: print(f"epoch {epoch} val_loss {loss}", flush=True), lambda: None
+"""
 EVENTS = """
-from torch.utils.tensorboard import SummaryWriter
-writer = SummaryWriter(os.environ["RUNMANAGER_RUN"], flush_secs=1)
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
+writer = EventFileWriter(os.environ["RUNMANAGER_RUN"])
 def LOG(epoch, loss):
-    writer.add_scalar("val_loss", loss, epoch)
+    value = Summary.Value(tag="val_loss", simple_value=loss)
+    writer.add_event(Event(step=100 * epoch, wall_time=time.time(), summary=Summary(value=[value])))
     writer.flush()
+END = writer.close
 """
 OURS = """
 import runmanager
@@ -50,6 +57,7 @@ epochs = iter(run.epochs(3))
 def LOG(epoch, loss):
     next(epochs)
     run.log(val_loss=loss)
+END = lambda: next(epochs, None)
 """
 SEARCH = ("--search", "random", "--name", "found", "--metric", "val_loss")
 
@@ -63,7 +71,7 @@ def runs_of(folder: Folder) -> dict[float, StoredRun]:
 
 
 def ranked(folder: Folder) -> Any:
-    done = folder.run("best", "found", "--json")
+    done = folder.run("best", "found", "--format", "json")
     assert done.status == 0, done.err
     return json.loads(done.out)
 
@@ -102,7 +110,7 @@ def test_a_run_that_does_not_end_is_killed_after_its_limit(folder: Folder) -> No
     folder.write("train.py", script(PRINTED))
     folder.write("stubborn", "")
     assert folder.run("sweep", "--name", "found", "train.py", "lr=1,2,3,4,5").status == 0
-    words = ("sweep", *SEARCH, "--trials", "6", "--prune", "hyperband", "train.py", "lr=range(10,15)")
+    words = ("sweep", *SEARCH, "--trials", "6", "--prune", "hyperband", "train.py", "lr=1,2,3,4,5,10")
     at_once = "from runmanager.app.driver import pruning\npruning._LIMIT_SECONDS = 1.0\n"
     process = folder.start(*words, main=at_once + MAIN)
     out, err = wait_for_output(process)
