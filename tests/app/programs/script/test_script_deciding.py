@@ -65,7 +65,7 @@ def test_cells_that_are_alike_stay_open_until_the_most_runs(folder: Folder) -> N
     done = folder.run(*LATE, "--max-runs", "14", "--workers", "2", "lr=1,2,3", "seed=range(0,10)")
     assert done.status == 0, done.err
     assert len(begun(folder)) == 14
-    said = "Not decided with 14 of the 30 runs of the full grid (16 saved), as --max-runs allows no more: still open are"
+    said = "Not decided with 14 of the 30 runs of the full grid (16 saved), as --max-runs allows no more: still open"
     assert said in done.out.replace("\n", " "), done.out
 
 

@@ -76,34 +76,45 @@ def ranked(folder: Folder) -> Any:
     return json.loads(done.out)
 
 
-@pytest.mark.parametrize("log", [PRINTED, EVENTS, OURS], ids=["printed", "event file", "our epochs"])
-def test_an_unpromising_run_is_pruned_ranks_last_and_runs_to_its_end_when_asked_for(log: str, folder: Folder) -> None:
+@pytest.mark.parametrize(
+    ("log", "method", "complete", "unpromising"),
+    [  # by median a run is pruned once five are complete, by hyperband the fourth of a sweep at its first value
+        pytest.param(PRINTED, "median", (1, 2, 3, 4, 5), (10, 11), id="printed"),
+        pytest.param(EVENTS, "hyperband", (1, 2, 3), (10,), id="event file"),
+        pytest.param(OURS, "hyperband", (1, 2, 3), (10,), id="our epochs"),
+    ],
+)
+def test_an_unpromising_run_is_pruned_ranks_last_and_runs_to_its_end_when_asked_for(
+    log: str, method: str, complete: tuple[int, ...], unpromising: tuple[int, ...], folder: Folder
+) -> None:
     folder.write("train.py", script(log))
     grid = ("sweep", "--name", "found", "--workers", "2", "train.py")
-    assert folder.run(*grid, "lr=1,2,3,4,5").status == 0
-    words = ("sweep", *SEARCH, "--trials", "7", "--prune", "median", "--workers", "2", "train.py", "lr=1,2,3,4,5,10,11")
+    assert folder.run(*grid, f"lr={','.join(map(str, complete))}").status == 0
+    space = f"lr={','.join(map(str, (*complete, *unpromising)))}"
+    asked = ("--trials", str(len(complete) + len(unpromising)), "--prune", method)
+    words = ("sweep", *SEARCH, *asked, "--workers", "2", "train.py", space)
     done = folder.run(*words)
-    assert done.status == 0 and "pruned by median" in done.out, done.err
+    assert done.status == 0 and f"pruned by {method}" in done.out, done.err
     runs = runs_of(folder)
-    assert {lr for lr, run in runs.items() if run.record.reason is Reason.PRUNED} == {10, 11}
+    assert {lr for lr, run in runs.items() if run.record.reason is Reason.PRUNED} == {*unpromising}
     assert {run.status for run in runs.values()} == {Status.FINISHED}
-    assert "val_loss 10" in runs[10].record.message and "by median" in runs[10].record.message
+    assert "val_loss 10" in runs[10].record.message and f"by {method}" in runs[10].record.message
     assert "asked to end" in runs[10].paths.log.read_text()
-    assert check_sweep_files(folder.path / "outputs" / "found") >= 7
+    assert check_sweep_files(folder.path / "outputs" / "found") >= len(runs)
 
     best = ranked(folder)
-    assert best["best"]["settings"] == {"lr": 1} and best["num_cells"] == 5
+    assert best["best"]["settings"] == {"lr": 1} and best["num_cells"] == len(complete)
     table = folder.run("table", "found", "--format", "csv", "--sort", "val_loss")
     rows = [line for line in table.out.splitlines() if "finished" in line]
-    assert ["pruned" in line for line in rows] == [False] * 5 + [True] * 2, table.out
+    assert ["pruned" in line for line in rows] == [False] * len(complete) + [True] * len(unpromising), table.out
 
     assert folder.run(*words).status == 0  # kept as pruned
     assert {run.record.attempt for run in runs_of(folder).values()} == {1}
     folder.write("go", "")
     assert folder.run(*grid, "lr=10").status == 0
     again = runs_of(folder)
-    assert again[10].record.attempt == 2 and again[10].record.reason is None and again[11].record.attempt == 1
-    assert ranked(folder)["num_cells"] == 6
+    assert again[10].record.attempt == 2 and again[10].record.reason is None
+    assert ranked(folder)["num_cells"] == len(complete) + 1
 
 
 def test_a_run_that_does_not_end_is_killed_after_its_limit(folder: Folder) -> None:
