@@ -83,8 +83,8 @@ def pruning_rows(folder: Path, *, trials: int, words: Sequence[str] = _TRAINING)
     for prune in (None, "hyperband"):
         place = folder / f"pruned-{prune}"
         place.mkdir()
-        options = ("--search", "random", "--trials", str(trials), "--metric", "val_loss")
-        options += ("--prune", prune) if prune else ()
+        options = ["--search", "random", "--trials", str(trials), "--metric", "val_loss"]
+        options += ["--prune", prune] if prune else []
         runs = search(place, *words, *options)
         values = [run.epochs[-1].val_loss for run in runs if run.is_complete and run.epochs[-1].val_loss is not None]
         found[prune] = (

@@ -119,7 +119,7 @@ class Question:
     ) -> Standing:
         """Return where the question stands, given the runs of the sweep; `is_over`: a cell is not to run any more."""
         runs = {run.signature: run for run in contents.runs}
-        still_open, answer = self.contenders, ""
+        still_open: Sequence[Contender] = self.contenders
         for count in range(_FIRST_SEEDS, self.num_seeds + 1):
             due = [cell for each in still_open for cell in each.first(count)]
             left = [cell for cell in due if not is_over(cell, runs.get(cell.signature))]

@@ -115,10 +115,10 @@ class Pruning:
                     counted = f"after {number} of its values"
                     found[signature] = f"{metric.name} {metric.format_value(value)} {counted}, by {self._method}"
             if run.is_complete or run.record.reason is Reason.PRUNED:
-                value, states = (metric.values(run) or [None])[-1], import_optuna().trial.TrialState
-                has_value = run.is_complete and value is not None
+                values, states = metric.values(run)[-1:], import_optuna().trial.TrialState
+                has_value = run.is_complete and bool(values)
                 state = states.COMPLETE if has_value else states.FAIL if run.is_complete else states.PRUNED
-                self._study.tell(told.trial, value if has_value else None, state=state)
+                self._study.tell(told.trial, values[0] if has_value else None, state=state)
                 told.is_over = True
         return found
 

@@ -34,14 +34,21 @@ for epoch in range(2):
 while given.lr >= 10 and not Path("go").exists():
     time.sleep(0.05)
 LOG(2, 100 * given.lr)
+END()
 """
-PRINTED = 'LOG = lambda epoch, loss: print(f"epoch {epoch} val_loss {loss}", flush=True)\n'
+PRINTED = """
+LOG, END = lambda epoch, loss: print(f"epoch {epoch} val_loss {loss}", flush=True), lambda: None
+"""
 EVENTS = """
-from torch.utils.tensorboard import SummaryWriter
-writer = SummaryWriter(os.environ["RUNMANAGER_RUN"], flush_secs=1)
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
+writer = EventFileWriter(os.environ["RUNMANAGER_RUN"])
 def LOG(epoch, loss):
-    writer.add_scalar("val_loss", loss, epoch)
+    value = Summary.Value(tag="val_loss", simple_value=loss)
+    writer.add_event(Event(step=100 * epoch, wall_time=time.time(), summary=Summary(value=[value])))
     writer.flush()
+END = writer.close
 """
 OURS = """
 import runmanager
@@ -50,6 +57,7 @@ epochs = iter(run.epochs(3))
 def LOG(epoch, loss):
     next(epochs)
     run.log(val_loss=loss)
+END = lambda: next(epochs, None)
 """
 SEARCH = ("--search", "random", "--name", "found", "--metric", "val_loss")
 
@@ -63,46 +71,57 @@ def runs_of(folder: Folder) -> dict[float, StoredRun]:
 
 
 def ranked(folder: Folder) -> Any:
-    done = folder.run("best", "found", "--json")
+    done = folder.run("best", "found", "--format", "json")
     assert done.status == 0, done.err
     return json.loads(done.out)
 
 
-@pytest.mark.parametrize("log", [PRINTED, EVENTS, OURS], ids=["printed", "event file", "our epochs"])
-def test_an_unpromising_run_is_pruned_ranks_last_and_runs_to_its_end_when_asked_for(log: str, folder: Folder) -> None:
+@pytest.mark.parametrize(
+    ("log", "method", "complete", "unpromising"),
+    [  # by median a run is pruned once five are complete, by hyperband the fourth of a sweep at its first value
+        pytest.param(PRINTED, "median", (1, 2, 3, 4, 5), (10, 11), id="printed"),
+        pytest.param(EVENTS, "hyperband", (1, 2, 3), (10,), id="event file"),
+        pytest.param(OURS, "hyperband", (1, 2, 3), (10,), id="our epochs"),
+    ],
+)
+def test_an_unpromising_run_is_pruned_ranks_last_and_runs_to_its_end_when_asked_for(
+    log: str, method: str, complete: tuple[int, ...], unpromising: tuple[int, ...], folder: Folder
+) -> None:
     folder.write("train.py", script(log))
     grid = ("sweep", "--name", "found", "--workers", "2", "train.py")
-    assert folder.run(*grid, "lr=1,2,3,4,5").status == 0
-    words = ("sweep", *SEARCH, "--trials", "7", "--prune", "median", "--workers", "2", "train.py", "lr=1,2,3,4,5,10,11")
+    assert folder.run(*grid, f"lr={','.join(map(str, complete))}").status == 0
+    space = f"lr={','.join(map(str, (*complete, *unpromising)))}"
+    asked = ("--trials", str(len(complete) + len(unpromising)), "--prune", method)
+    words = ("sweep", *SEARCH, *asked, "--workers", "2", "train.py", space)
     done = folder.run(*words)
-    assert done.status == 0 and "pruned by median" in done.out, done.err
+    assert done.status == 0 and f"pruned by {method}" in done.out, done.err
     runs = runs_of(folder)
-    assert {lr for lr, run in runs.items() if run.record.reason is Reason.PRUNED} == {10, 11}
+    assert {lr for lr, run in runs.items() if run.record.reason is Reason.PRUNED} == {*unpromising}
     assert {run.status for run in runs.values()} == {Status.FINISHED}
-    assert "val_loss 10" in runs[10].record.message and "by median" in runs[10].record.message
+    assert "val_loss 10" in runs[10].record.message and f"by {method}" in runs[10].record.message
     assert "asked to end" in runs[10].paths.log.read_text()
-    assert check_sweep_files(folder.path / "outputs" / "found") >= 7
+    assert check_sweep_files(folder.path / "outputs" / "found") >= len(runs)
 
     best = ranked(folder)
-    assert best["best"]["settings"] == {"lr": 1} and best["num_cells"] == 5
+    assert best["best"]["settings"] == {"lr": 1} and best["num_cells"] == len(complete)
     table = folder.run("table", "found", "--format", "csv", "--sort", "val_loss")
     rows = [line for line in table.out.splitlines() if "finished" in line]
-    assert ["pruned" in line for line in rows] == [False] * 5 + [True] * 2, table.out
+    assert ["pruned" in line for line in rows] == [False] * len(complete) + [True] * len(unpromising), table.out
 
     assert folder.run(*words).status == 0  # kept as pruned
     assert {run.record.attempt for run in runs_of(folder).values()} == {1}
     folder.write("go", "")
     assert folder.run(*grid, "lr=10").status == 0
     again = runs_of(folder)
-    assert again[10].record.attempt == 2 and again[10].record.reason is None and again[11].record.attempt == 1
-    assert ranked(folder)["num_cells"] == 6
+    assert again[10].record.attempt == 2 and again[10].record.reason is None
+    assert ranked(folder)["num_cells"] == len(complete) + 1
 
 
 def test_a_run_that_does_not_end_is_killed_after_its_limit(folder: Folder) -> None:
     folder.write("train.py", script(PRINTED))
     folder.write("stubborn", "")
     assert folder.run("sweep", "--name", "found", "train.py", "lr=1,2,3,4,5").status == 0
-    words = ("sweep", *SEARCH, "--trials", "6", "--prune", "hyperband", "train.py", "lr=range(10,15)")
+    words = ("sweep", *SEARCH, "--trials", "6", "--prune", "hyperband", "train.py", "lr=1,2,3,4,5,10")
     at_once = "from runmanager.app.driver import pruning\npruning._LIMIT_SECONDS = 1.0\n"
     process = folder.start(*words, main=at_once + MAIN)
     out, err = wait_for_output(process)
