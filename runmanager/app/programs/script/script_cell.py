@@ -26,6 +26,7 @@ from runmanager.app.programs.script.output.script_outcome import (
     has_reported_failure,
     outcome_of_script,
     with_hidden_modules,
+    with_taken_path,
 )
 from runmanager.app.programs.script.torchrun import outcome_of_ranks, run_ranks
 from runmanager.errors import RecordError, UsageError
@@ -160,6 +161,7 @@ def _run(folder: RunFolder, call: ScriptCall) -> ProgramEnd:
     ended, traceback, rank = outcome_of_ranks(end, folder.paths) if is_ranked else (*outcome_of_script(end), None)
     if traceback is not None:
         ended = with_hidden_modules(ended, call.hiding)
+        ended = ended if call.chdir else with_taken_path(ended)
     found = FoundMetrics(
         printed=printed.metrics(), unasked=printed.unasked(), notes=[*printed.notes(), *_lost_output(end)]
     )

@@ -106,6 +106,17 @@ def test_with_chdir_each_cell_works_in_its_run_folder(folder: Folder, words: tup
     assert "0 runs to do, 2 finished already" in folder.run("sweep", "--name", "apart", *given).out
 
 
+def test_a_folder_that_another_cell_may_have_made_is_told_from_an_error_of_the_script(folder: Folder) -> None:
+    folder.write("train.py", "import os, sys\nos.mkdir('saved')\nprint('loss: 0.5')\n")
+    done = folder.run("sweep", "--name", "together", "train.py", "lr=1,2")
+    said = (
+        "FileExistsError: [Errno 17] File exists: 'saved'; another cell may have made it: with --chdir each has its own"
+    )
+    (failed,) = [each.message for each in records_of(folder, "together").values() if each.message]
+    assert done.status == 1 and failed == said and said in done.out
+    assert folder.run("sweep", "--name", "apart", "--chdir", "train.py", "lr=1,2").status == 0
+
+
 APPLICATION = """
 import hydra, pathlib
 

@@ -25,6 +25,7 @@ _MISSING = re.compile(
     r"(?:No module named|(?:partially initialized )?module|cannot import name '\w+' from"
     r"(?: partially initialized module)?) '(?P<module>\w+)[.']"
 )
+_TAKEN = re.compile(r"(?:rank \d+: )?FileExistsError: \[Errno 17\] File exists: '(?P<path>[^']+)'$")
 _MEMORY_ERRORS = ("MemoryError", "OutOfMemoryError")
 
 
@@ -73,6 +74,16 @@ def with_hidden_modules(outcome: Outcome, hiding: Iterable[str]) -> Outcome:
         return outcome
     said = f"{path.name} next to the script takes the place of Python's own {path.stem}; rename it"
     return Outcome(outcome.status, outcome.reason, f"{message}; {said}")
+
+
+def with_taken_path(outcome: Outcome) -> Outcome:
+    """Add to the message of a FileExistsError below the working folder, in which all cells work, a way out of it."""
+    message = outcome.message or ""
+    taken = _TAKEN.match(message)
+    if taken is None or Path(taken["path"]).is_absolute():
+        return outcome
+    said = f"{message}; another cell may have made it: with --chdir each has its own"
+    return Outcome(outcome.status, outcome.reason, said)
 
 
 def has_reported_failure(folder: RunFolder) -> bool:
