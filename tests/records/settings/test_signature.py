@@ -148,7 +148,7 @@ def test_settings_that_were_added_later_may_be_missing_at_their_neutral_value() 
     config = yaml.safe_load((folder / "config.yaml").read_text())
     for dotted in NEUTRAL:
         group, _, name = dotted.rpartition(".")
-        del (config[group] if group else config)[name]
+        (config[group] if group else config).pop(name, None)
     assert signature(config) == json.loads((folder / "run.json").read_text())["signature"]
     loaded = flatten(config)
     added = with_later_settings(loaded)

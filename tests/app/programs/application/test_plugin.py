@@ -34,6 +34,7 @@ WITHOUT_TORCH = """
 import sys
 import runmanager.app.programs.application.application_sweeper
 import runmanager.app.programs.application.cell_imports
+import runmanager.app.programs.cell_imports
 import runmanager.app.programs.script.script_cell
 import runmanager.app.programs.script.script_program
 assert "torch" not in sys.modules
