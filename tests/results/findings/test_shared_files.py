@@ -55,6 +55,17 @@ def test_files_named_after_their_run_are_its_own() -> None:
     assert "same.txt in /work" in line
 
 
+def test_fewer_numbered_files_than_runs_are_not_one_of_each() -> None:
+    first, second = {"version_0__ckpt": (5.0,)}, {"version_1__ckpt": (25.0,)}
+    runs = [run(0.1, 0, 10, **first), run(0.2, 1, 11, **first), run(0.3, 20, 30, **second), run(0.4, 21, 31, **second)]
+    (line,) = shared_file_lines(runs)
+    assert line.startswith("Runs that ran together may all have written version_0.ckpt, version_1.ckpt in /work.")
+    first |= {"version_2__ckpt": (5.0,)}
+    second |= {"version_3__ckpt": (25.0,)}
+    runs = [run(0.1, 0, 10, **first), run(0.2, 1, 11, **first), run(0.3, 20, 30, **second), run(0.4, 21, 31, **second)]
+    assert shared_file_lines(runs) == []
+
+
 def test_a_run_sees_its_own_files_and_the_way_out_fits_its_command() -> None:
     both = [run(0.1, 0, 10, ("--chdir",), a__pt=(5.0,), b__pt=(5.0,)), run(0.2, 11, 20, ("--chdir",), a__pt=(15.0,))]
     (line,) = shared_file_lines(both, of=both[1])
