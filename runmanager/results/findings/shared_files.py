@@ -4,6 +4,7 @@ Nothing on disk says who wrote a file: only when it changed last, and which runs
 changes of a file: then several have written it. Where one did, and others beside it, each of them may have.
 """
 
+import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -54,7 +55,7 @@ def shared_file_lines(runs: Sequence[StoredRun], *, of: StoredRun | None = None)
 def _lines_of_folder(
     folder: str, files: Mapping[str, _Changes], runs: Sequence[StoredRun], *, numbered: Collection[str]
 ) -> Iterator[str]:
-    spans = [[(start, end) for _, start, end in process_spans(run.record, run.epochs, run.beat)] for run in runs]
+    spans = [_spans(run) for run in runs]
     certain, possible = [], []
     for name, changes in files.items():
         times = sorted(changes.times)
@@ -73,6 +74,12 @@ def _lines_of_folder(
         yield f"Several runs wrote {_listed(certain, folder)}: one may have read what another left. {_way_out(record)}"
     if shared:
         yield f"Runs that ran together may all have written {_listed(shared, folder)}. {_way_out(record)}"
+
+
+def _spans(run: StoredRun) -> list[tuple[float, float]]:
+    """When a run's processes may have lived; of attempts whose files were moved aside only the end is known."""
+    spans = [(start, end) for _, start, end in process_spans(run.record, run.epochs, run.beat)]
+    return [(-math.inf, spans[0][0]), *spans] if spans and run.record.attempt > len(spans) else spans
 
 
 def _lived(lives: Sequence[tuple[float, float]], time: float) -> bool:

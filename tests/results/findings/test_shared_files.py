@@ -10,7 +10,9 @@ from runmanager.records.storage.reader import StoredRun
 from runmanager.results.findings.shared_files import shared_file_lines
 
 
-def run(lr: float, start: int, end: int, command: tuple[str, ...] = (), **files: tuple[float, ...]) -> StoredRun:
+def run(
+    lr: float, start: int, end: int, command: tuple[str, ...] = (), attempt: int = 1, **files: tuple[float, ...]
+) -> StoredRun:
     """A run that lived from second `start` to `end` of 1970, and saw files change at these times."""
     began, ended = (datetime.datetime.fromtimestamp(each, datetime.UTC).isoformat() for each in (start, end))
     seen = {name.replace("__", "."): times for name, times in files.items()}
@@ -19,6 +21,7 @@ def run(lr: float, start: int, end: int, command: tuple[str, ...] = (), **files:
         signature=str(lr),
         status=Status.FINISHED,
         config={"lr": lr},
+        attempt=attempt,
         started_at=began,
         ended_at=ended,
         cell_command=("runmanager", "run", *command, "train.py"),
@@ -46,6 +49,16 @@ def test_one_run_that_lived_at_all_changes_may_have_made_them_though_it_recorded
     runs = [run(0.1, 0, 10, a__pt=(9.0,)), run(0.2, 11, 20, a__pt=(19.0,))]
     (line,) = shared_file_lines([*runs, run(0.3, 0, 30)])
     assert line.startswith("Runs that ran together may")
+
+
+def test_a_run_that_began_again_may_have_made_what_changed_before() -> None:
+    """Of an attempt that was killed and begun again nothing is recorded, not even when it lived."""
+    runs = [
+        run(0.1, 0, 10, lr0__2__pt=(9.0,), a__pt=(9.0,)),
+        run(0.2, 11, 20, attempt=2, lr0__2__pt=(19.0,), a__pt=(19.0,)),
+    ]
+    (line,) = shared_file_lines(runs)
+    assert line.startswith("Runs that ran together may all have written a.pt in /work.")
 
 
 def test_files_named_after_their_run_are_its_own() -> None:
