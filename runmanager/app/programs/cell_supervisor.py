@@ -273,15 +273,16 @@ class _Supervisor:
         paths = self._folder.paths
         report = self._report()
         known = with_report(logged_only(self._folder.record), report)
+        argument = self._spec.output_argument
         if end.metrics.unasked is None and not self._spec.is_tracked:
             with contextlib.suppress(OSError, ValueError):  # a program may close it
                 sys.stdout.flush()
             end.metrics.unasked = last_printed(paths.log, self._folder.record.settings)
-        end.metrics.notes += [*self._spec.notes, *self._outside.finish(end.child)]
+        end.metrics.notes += [*self._spec.notes, *self._outside.finish(end.child, argument=argument)]
         known, metrics = merged_metrics(paths, known, end.metrics)
         outcome = self._outcome(end, report, known)
         facts = {name: getattr(known, name) for name in _REPORTED}
-        outside = self._outside.files(known.outside or None, argument=self._spec.output_argument)
+        outside = self._outside.files(known.outside or None, argument=argument)
         facts["outside"] = outside or msgspec.UNSET
         facts["environment"] = self._device.added_to(known.environment, is_child=end.child is not None)
         earlier = self._folder.record  # a resumed run has the time and the memory of its earlier attempts

@@ -63,8 +63,11 @@ class OutsideWatch:
         if left > self._last_seconds:
             self._search(min(left, _LONGEST_LOOK_SECONDS))
 
-    def finish(self, child: int | None = None) -> list[str]:
-        """Look a last time, and return lines about what could not be seen; `child` is a process that has ended."""
+    def finish(self, child: int | None = None, *, argument: str = "") -> list[str]:
+        """Look a last time, and return lines about what could not be seen; `child` is a process that has ended.
+
+        `argument` as of `files`.
+        """
         self._own_processes |= {child} if child is not None else set()
         seconds = _LAST_LOOK_SHARE * (time.monotonic() - self._began)
         self._unknown.clear()
@@ -79,8 +82,8 @@ class OutsideWatch:
             shown = ", ".join(names[:_MAX_NAMED]) + ("…" if len(names) > _MAX_NAMED else "")
             files = pluralize(len(names), "event file")
             notes.append(
-                f"{files} below {self._folder} may be of another program, and not used: {shown}; with --chdir "
-                "each cell writes into its own folder"
+                f"{files} below {self._folder} may be of another program, and not used: {shown}; with "
+                f"{f'{argument} or ' if argument else ''}--chdir each cell writes into its own folder"
             )
         return notes
 

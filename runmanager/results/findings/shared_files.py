@@ -4,8 +4,10 @@ Nothing on disk says who wrote a file: only when it changed last, and which runs
 changes of a file: then several have written it. Where one did, and others beside it, each of them may have.
 """
 
+import math
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from runmanager.records.run.attempts import process_spans
@@ -46,12 +48,14 @@ def shared_file_lines(runs: Sequence[StoredRun], *, of: StoredRun | None = None)
             name: each for name, each in files.items() if len(each.seen_by) > 1 and (not own or name in own.files)
         }
         if several:
-            lines += _lines_of_folder(folder, several, runs)
+            lines += _lines_of_folder(folder, several, runs, numbered=_one_of_each(files))
     return lines
 
 
-def _lines_of_folder(folder: str, files: dict[str, _Changes], runs: Sequence[StoredRun]) -> Iterator[str]:
-    spans = [[(start, end) for _, start, end in process_spans(run.record, run.epochs, run.beat)] for run in runs]
+def _lines_of_folder(
+    folder: str, files: Mapping[str, _Changes], runs: Sequence[StoredRun], *, numbered: Collection[str]
+) -> Iterator[str]:
+    spans = [_spans(run) for run in runs]
     certain, possible = [], []
     for name, changes in files.items():
         times = sorted(changes.times)
@@ -64,7 +68,7 @@ def _lines_of_folder(folder: str, files: dict[str, _Changes], runs: Sequence[Sto
             possible.append(name)
     settings = [run.record.settings for run in runs]
     values = {format_value(each.get(name)) for name in differing_settings(settings) for each in settings}
-    shared = [name for name in possible if not _is_of_one(name, values, possible)]
+    shared = [name for name in possible if _pattern(name) not in numbered and not _has_a_value(name, values)]
     record = runs[next(iter(files.values())).seen_by[-1]].record
     if certain:
         yield f"Several runs wrote {_listed(certain, folder)}: one may have read what another left. {_way_out(record)}"
@@ -72,16 +76,32 @@ def _lines_of_folder(folder: str, files: dict[str, _Changes], runs: Sequence[Sto
         yield f"Runs that ran together may all have written {_listed(shared, folder)}. {_way_out(record)}"
 
 
+def _spans(run: StoredRun) -> list[tuple[float, float]]:
+    """When a run's processes may have lived; of attempts whose files were moved aside only the end is known."""
+    spans = [(start, end) for _, start, end in process_spans(run.record, run.epochs, run.beat)]
+    return [(-math.inf, spans[0][0]), *spans] if spans and run.record.attempt > len(spans) else spans
+
+
 def _lived(lives: Sequence[tuple[float, float]], time: float) -> bool:
     return any(start <= time <= end for start, end in lives)
 
 
-def _is_of_one(name: str, values: set[str], others: Sequence[str]) -> bool:
-    """Whether a path says that the file is one run's own: by a swept value, or a number where others have another."""
-    if any(re.search(rf"(?<![\d.]){re.escape(value)}(?!\.?\d)", name) for value in values if value):
-        return True
-    pattern = re.sub(r"\d+", "#", name)
-    return pattern != name and any(re.sub(r"\d+", "#", each) == pattern for each in others if each != name)
+def _has_a_value(name: str, values: Collection[str]) -> bool:
+    """Whether a path has a swept value, and so says which run it is of."""
+    return any(re.search(rf"(?<![\d.]){re.escape(value)}(?!\.?\d)", name) for value in values if value)
+
+
+def _one_of_each(files: Mapping[str, _Changes]) -> set[str]:
+    """The patterns of names with a number of which there is a file for each run that saw one change."""
+    names: Counter[str] = Counter(map(_pattern, files))
+    seen_by: dict[str, set[int]] = {}
+    for name, changes in files.items():
+        seen_by.setdefault(_pattern(name), set()).update(changes.seen_by)
+    return {pattern for pattern, number in names.items() if number >= len(seen_by[pattern]) > 1 and "#" in pattern}
+
+
+def _pattern(name: str) -> str:
+    return re.sub(r"\d+", "#", name)
 
 
 def _listed(names: Sequence[str], folder: str) -> str:

@@ -10,7 +10,9 @@ from runmanager.records.storage.reader import StoredRun
 from runmanager.results.findings.shared_files import shared_file_lines
 
 
-def run(lr: float, start: int, end: int, command: tuple[str, ...] = (), **files: tuple[float, ...]) -> StoredRun:
+def run(
+    lr: float, start: int, end: int, command: tuple[str, ...] = (), attempt: int = 1, **files: tuple[float, ...]
+) -> StoredRun:
     """A run that lived from second `start` to `end` of 1970, and saw files change at these times."""
     began, ended = (datetime.datetime.fromtimestamp(each, datetime.UTC).isoformat() for each in (start, end))
     seen = {name.replace("__", "."): times for name, times in files.items()}
@@ -19,6 +21,7 @@ def run(lr: float, start: int, end: int, command: tuple[str, ...] = (), **files:
         signature=str(lr),
         status=Status.FINISHED,
         config={"lr": lr},
+        attempt=attempt,
         started_at=began,
         ended_at=ended,
         cell_command=("runmanager", "run", *command, "train.py"),
@@ -48,11 +51,32 @@ def test_one_run_that_lived_at_all_changes_may_have_made_them_though_it_recorded
     assert line.startswith("Runs that ran together may")
 
 
+def test_a_run_that_began_again_may_have_made_what_changed_before() -> None:
+    """Of an attempt that was killed and begun again nothing is recorded, not even when it lived."""
+    runs = [
+        run(0.1, 0, 10, lr0__2__pt=(9.0,), a__pt=(9.0,)),
+        run(0.2, 11, 20, attempt=2, lr0__2__pt=(19.0,), a__pt=(19.0,)),
+    ]
+    (line,) = shared_file_lines(runs)
+    assert line.startswith("Runs that ran together may all have written a.pt in /work.")
+
+
 def test_files_named_after_their_run_are_its_own() -> None:
     times = (5.0, 6.0)
     files = {"lr0__1__pt": times, "lr0__2__pt": times, "job7__txt": times, "job8__txt": times, "same__txt": times}
     (line,) = shared_file_lines([run(0.1, 0, 10, **files), run(0.2, 1, 11, **files)])
     assert "same.txt in /work" in line
+
+
+def test_fewer_numbered_files_than_runs_are_not_one_of_each() -> None:
+    first, second = {"version_0__ckpt": (5.0,)}, {"version_1__ckpt": (25.0,)}
+    runs = [run(0.1, 0, 10, **first), run(0.2, 1, 11, **first), run(0.3, 20, 30, **second), run(0.4, 21, 31, **second)]
+    (line,) = shared_file_lines(runs)
+    assert line.startswith("Runs that ran together may all have written version_0.ckpt, version_1.ckpt in /work.")
+    first |= {"version_2__ckpt": (5.0,)}
+    second |= {"version_3__ckpt": (25.0,)}
+    runs = [run(0.1, 0, 10, **first), run(0.2, 1, 11, **first), run(0.3, 20, 30, **second), run(0.4, 21, 31, **second)]
+    assert shared_file_lines(runs) == []
 
 
 def test_a_run_sees_its_own_files_and_the_way_out_fits_its_command() -> None:

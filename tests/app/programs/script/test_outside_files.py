@@ -23,6 +23,7 @@ import argparse, os, pathlib
 from torch.utils.tensorboard import SummaryWriter
 parser = argparse.ArgumentParser()
 parser.add_argument("--lr", type=float)
+parser.add_argument("--log-dir")
 lr = parser.parse_args().lr
 default, fixed = SummaryWriter(), SummaryWriter("fixed/folder")
 for step in range(3):
@@ -65,6 +66,7 @@ def test_event_files_of_the_own_processes_are_the_metrics_of_each_cell(folder: F
         assert curve == pytest.approx({0: 3 * lr, 1: 2 * lr, 2: lr}, rel=1e-6)
         (note,) = record.notes
         assert "event files below" in note and "may be of another program, and not used: fixed/events.out" in note
+        assert note.endswith("; with log-dir={run_dir} or --chdir each cell writes into its own folder")
         assert len(list(paths.elsewhere.rglob("*tfevents*"))) == 2
 
 
