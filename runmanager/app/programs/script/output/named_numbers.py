@@ -115,8 +115,8 @@ class NamedNumbers:
         line = line[:_MAX_LINE]
         if any(sign in line for sign in ("%|", "[=", "━", "██")):
             line = _BAR.sub("|", line)  # else each length of a bar would be a shape
-        for name, value in self._table.find(line):
-            yield NamedNumber(name, Said.RESULT, 0, ""), value
+        for column, cell in self._table.find(line):
+            yield NamedNumber(column, Said.RESULT, 0, ""), cell
         shape, texts = self._read(line)
         if shape is None:
             return
