@@ -86,6 +86,7 @@ _NUMBER = re.compile(
 _NOT_FINITE = re.compile(r"(?i)\b(?:nan|inf)")
 _BAR = re.compile(r"(?<=%)\|[^|]*\||\[[=>.\s]*\]|[━╸╺─█▉▊▋▌▍▎▏░▒▓]{3,}\s*")  # tqdm's, Keras', rich's
 _HASH = re.compile(r"(?<![\w.])(?=\d*[a-f])(?=[a-f]*\d)[\da-f]{8,}(?!\w|[-+]\d)")
+_MEMBER = re.compile(r"\s+(['\"]).*\1:\s*0[\s\]}),]*")  # of an object over several lines
 _MAX_LINE = 2**13  # characters; what is longer is data
 _MAX_SHAPES = 2**12
 _MAX_SAME = 8  # shapes that differ in the digits of words
@@ -114,8 +115,8 @@ class NamedNumbers:
         line = line[:_MAX_LINE]
         if any(sign in line for sign in ("%|", "[=", "━", "██")):
             line = _BAR.sub("|", line)  # else each length of a bar would be a shape
-        for name, of_row in self._table.find(line):
-            yield NamedNumber(name, Said.RESULT, 0, ""), of_row
+        for column, cell in self._table.find(line):
+            yield NamedNumber(column, Said.RESULT, 0, ""), cell
         shape, texts = self._read(line)
         if shape is None:
             return
@@ -166,9 +167,9 @@ class NamedNumbers:
         numbers = _Line(texts).numbers() if found is None else found
         numbers = [each for each in numbers if name_key(each.name) not in self._settings]
         names = [each.name for each in numbers]
-        judged = [
-            each if names.count(each.name) == 1 else replace(each, said=Said.UNCERTAIN)  # which of the two is it?
-            for each in numbers
+        is_part = _MEMBER.fullmatch("0".join(texts)) is not None  # of what?
+        judged = [  # which of two is it?
+            replace(each, said=Said.UNCERTAIN) if is_part or names.count(each.name) > 1 else each for each in numbers
         ]
         wanted = (each for each in judged if self._with_uncertain or each.said is not Said.UNCERTAIN)
         return _Shape(texts, tuple(wanted), any(map(samples_words, texts)))

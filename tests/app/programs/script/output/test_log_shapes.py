@@ -129,6 +129,11 @@ SHAPES = {
         'json_stats: {"_type": "test_epoch", "epoch": "3/10", "lr": 0.01, "top1_err": 25.5, "min_top1_err": 24.0}\n',
         {"top1_err": 25.5},
     ),
+    "an object over several lines, as timm's list of its best epochs": (
+        'Test: loss 0.5 top5 90.5\n[\n    {\n        "epoch": 3,\n        "validation": {\n            "loss": 0.25,\n'
+        '            "top1": 70.5,\n            "top5": 95.5\n        }\n    }\n]\n',
+        {"Test loss": 0.5, "Test top5": 90.5},
+    ),
     "an OrderedDict": (
         "OrderedDict([('train_loss', 0.9), ('eval_loss', 0.8), ('eval_top1', 60.5)])\n",
         {"train_loss": 0.9, "eval_loss": 0.8, "eval_top1": 60.5},
