@@ -70,7 +70,7 @@ def test_all_faults_are_reported_together() -> None:
 
 
 def test_each_reason_but_a_good_end_and_a_missing_device_may_be_retried() -> None:
-    once = (Reason.EARLY_STOPPED, Reason.DEVICE_UNAVAILABLE)
+    once = (Reason.EARLY_STOPPED, Reason.PRUNED, Reason.DEVICE_UNAVAILABLE)
     assert LocalOptions(retries=1, retry_on=[each for each in Reason if each not in once]).faults() == []
     for reason in once:
         (fault,) = LocalOptions(retries=1, retry_on=[reason]).faults()

@@ -1,6 +1,7 @@
 """What a request asks of the driver: where the sweep is stored, how it is driven, the words of Hydra that say so."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from runmanager.app.compose.search_space import read_space
@@ -34,12 +35,13 @@ def request_faults(request: SweepRequest, key: Key, *, needs_direction: bool = T
 
     `needs_direction`: of a metric it must be known which values are better.
     """
-    faults = [
-        line for each in options().values() for line in choice_faults(each, getattr(request, each.name), key(each.name))
-    ]
-    if faults:
-        return faults  # what follows needs values that are known
-    faults = storage_of(request, key).faults(key)
+    faults, unknown = list[str](), dict[str, Any]()
+    for name, each in options().items():
+        if bad := choice_faults(each, getattr(request, name), key(name)):
+            faults += bad
+            unknown[name] = each.default
+    request = replace(request, **unknown)  # what follows needs values that are known
+    faults += storage_of(request, key).faults(key)
     better, metric = request.better, request.metric
     if better is not None and metric is None and len(request.scalar) != 1:
         faults.append(fault(key("better"), f"be given with `{key('metric')}`, whose direction it is", "it alone"))
@@ -47,7 +49,7 @@ def request_faults(request: SweepRequest, key: Key, *, needs_direction: bool = T
         faults.append(
             f"`{key('better')}` must be given for {metric}, got none; its name does not show which is better."
         )
-    faults += [*_search_faults(request, key), *_deciding_faults(request, key)]
+    faults += [*([] if "search" in unknown else _search_faults(request, key)), *_deciding_faults(request, key)]
     resume = request.resume_with
     if resume is not None and not all(resume.partition("=")[::2]):
         faults.append(fault(key("resume_with"), "be NAME=FILE", repr(resume)))
