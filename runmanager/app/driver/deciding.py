@@ -6,6 +6,9 @@ spent the share of it that their seeds are of all (an error-spending function: L
 the power family of Kim and DeMets, *Biometrika* 74, 1987, the one with exponent 1). What a look may spend becomes its
 level by the distribution of normal sums at the looks (Armitage, McPherson and Rowe, *JRSS A* 132, 1969), and the level
 that of an interval with learnt noise (Jennison and Turnbull, *Group Sequential Methods*, 2000, sections 4.4 and 7.2).
+Of speeds all pairs share the rate. Which cell is the best needs no such share: it is wrong only where the best cell is
+shown to be worse than the chosen one, and most often where two are equal and all others far behind, that is at the rate
+of one comparison (Gutmann and Maymin, *Annals of Statistics* 15, 1987). `benchmarks/search_truth.py` simulates it.
 """
 
 import math
@@ -149,8 +152,8 @@ class Question:
             looks = range(_FIRST_SEEDS if is_speed else options.min_seeds, self.num_seeds + 1)
             if count not in looks or not num_others:
                 return among, ""
-            of_looks = error_rates(looks, rows=num_others, sides=2 if is_speed else 1)
-            options = replace(options, error_rate=of_looks[count - looks.start], among=num_others)
+            rows, look = num_others if is_speed else 1, count - looks.start
+            options = replace(options, error_rate=error_rates(looks, rows=rows)[look], is_joint=is_speed)
             return (self._look_at_pairs if is_speed else self._look_for_best)(seen, plan, options, among)
         except UsageError:  # no run has a value
             return among, ""
@@ -160,7 +163,8 @@ class Question:
     ) -> tuple[Sequence[Contender], str]:
         from runmanager.results.findings.best import find_best
 
-        best = find_best(seen, plan, metric=options.metric, options=options)
+        of_one_end = replace(options, error_rate=options.error_rate / 2)
+        best = find_best(seen, plan, metric=options.metric, options=of_one_end)
         left = {cell.signature for each in (best.winner, *best.undecided) for cell in each.side.cells}
         still_open = _with_any(among, left)
         answer = "" if best.undecided else f"the best {best.metric.name} is that of {best.winner.side.label}"
@@ -182,7 +186,7 @@ class Question:
         ]
         if not pairs:
             return among, ""
-        matches = replace(matches, pairs=pairs)
+        matches = replace(matches, pairs=pairs, among=len(self.contenders) - 1)
         judged = judged_pairs(seen, matches, options)
         is_open = [each.verdict in (INCONCLUSIVE, NOT_MEASURED) for each in judged]
         left = {
@@ -198,15 +202,12 @@ class Question:
 
 
 @lru_cache(maxsize=8)
-def error_rates(looks: range, *, rows: int, sides: int, total: float = _ERROR_RATE) -> list[float]:
-    """Return the error rate of each look, after these numbers of seeds, at so many rows: together they come to `total`.
-
-    `sides`: how many ends of each interval decide.
-    """
+def error_rates(looks: range, *, rows: int) -> list[float]:
+    """Return the error rate of each look, after these numbers of seeds, at so many rows: together they come to 5%."""
     import numpy as np
     from scipy.special import ndtr
 
-    of_row = -math.expm1(math.log1p(-total) / rows) / sides
+    of_row = -math.expm1(math.log1p(-_ERROR_RATE) / rows) / 2  # at each end
     sums = np.linspace(-_REACH, _REACH, _NUM_SUMS) * math.sqrt(looks[-1])
     step, density, spent, seeds, found = sums[1] - sums[0], np.zeros(_NUM_SUMS), 0.0, 0, []
     for count in looks:
@@ -220,7 +221,7 @@ def error_rates(looks: range, *, rows: int, sides: int, total: float = _ERROR_RA
         allowed = of_row * count / looks[-1] - spent
         bound = float(np.interp(-allowed, -beyond, sums))
         density = np.where(sums < bound, density, 0.0)
-        of_one = sides * float(ndtr(-bound / math.sqrt(count)))
+        of_one = 2 * float(ndtr(-bound / math.sqrt(count)))
         found.append(-math.expm1(rows * math.log1p(-of_one)))
         spent, seeds = spent + allowed, count
     return found

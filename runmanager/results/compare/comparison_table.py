@@ -32,8 +32,8 @@ class CompareOptions:
     100 cases: the interval includes it. `paired_drift` is what a ratio of interleaved measurements must exceed.
     `margin` is the largest negligible effect: a share for ratios (None: 3%), for differences in the metric's own
     unit (None: no effect is negligible, and no verdict is `no difference`). Pairs below `min_epochs` measured
-    epochs a side are not measured, nor those below `min_seeds` runs a side for metrics with one value a run. Some row
-    of all, with others up to `among`, is wrong at the `error_rate`.
+    epochs a side are not measured, nor those below `min_seeds` runs a side for metrics with one value a run. At the
+    `error_rate` some row of all is wrong, or each where that is not to be `is_joint`.
     """
 
     axis: str | None = None
@@ -49,7 +49,7 @@ class CompareOptions:
     better: str | None = field(default=None, metadata=limits(choices=BETTER, key="--better"))
     at: At = field(default=LAST, metadata=limits(choices=get_args(At), key="--at"))
     error_rate: float = field(default=1 - CONFIDENCE, metadata=limits(gt=0, lt=0.5))
-    among: int = field(default=0, metadata=limits(ge=0))
+    is_joint: bool = True
 
     def margin_of(self, effect: str) -> float | None:
         """Return the margin for this kind of effect; None for no margin."""

@@ -128,12 +128,11 @@ def judge(
     to `among`, where the pairs were picked from that many after looking at the results. If it `is_one_sided`, one end
     of each is what is to hold.
     """
-    among = max(among, options.among)
     confidence = 1 - (2 if is_one_sided else 1) * options.error_rate
     evidence = [_gather_evidence(sides, options) for sides in pairs]
     contrasts = [each.contrast for each in evidence if each.contrast is not None]
     rows = max(among, len(contrasts) + sum(each.rounds is not None and not each.obstacles for each in evidence))
-    found = iter(simultaneous_estimates(contrasts, rows=rows, confidence=confidence))
+    found = iter(simultaneous_estimates(contrasts, rows=rows, confidence=confidence, is_joint=options.is_joint))
     noise = pooled_residuals(contrasts)
     return [_judge(each, found, noise, rows, shared_host, options) for each in evidence]
 

@@ -83,9 +83,13 @@ def make_contrast(
 
 
 def simultaneous_estimates(
-    contrasts: Sequence[Contrast], *, rows: int | None = None, confidence: float = CONFIDENCE
+    contrasts: Sequence[Contrast],
+    *,
+    rows: int | None = None,
+    confidence: float = CONFIDENCE,
+    is_joint: bool = True,
 ) -> list[Estimate]:
-    """Estimate the rows of a comparison, all ratios or all differences, with simultaneous intervals.
+    """Estimate the rows of a comparison, all ratios or all differences, with simultaneous intervals if `is_joint`.
 
     `rows` counts further rows whose intervals are of another kind. The noise is learnt from all rows together
     (`noise_model.py`), and so is a drift of the machine over time where the order of the runs lets it be seen.
@@ -114,7 +118,7 @@ def simultaneous_estimates(
         extra = drift_variance(each.drift) if each.drift else trend.variance_between(each.baseline, each.candidate)
         differences.append(Difference(terms, each.least_variance, extra))
     noise = LearntNoise([seen for _, seen in sources.values()], RATIOS if is_ratio else DIFFERENCES)
-    reaches = noise.reaches(differences, rows=rows, confidence=confidence)
+    reaches = noise.reaches(differences, rows=rows, confidence=confidence, is_joint=is_joint)
     return [
         _estimate(each, 0.0 if each.drift else trend.between(each.baseline, each.candidate), reach)
         for each, reach in zip(contrasts, reaches, strict=True)

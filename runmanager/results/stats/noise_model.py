@@ -87,11 +87,17 @@ class LearntNoise:
             self._learn(math.log(deviation), prior)
 
     def reaches(
-        self, differences: Sequence[Difference], *, rows: int | None = None, confidence: float = CONFIDENCE
+        self,
+        differences: Sequence[Difference],
+        *,
+        rows: int | None = None,
+        confidence: float = CONFIDENCE,
+        is_joint: bool = True,
     ) -> list[Reach]:
         """Return how far the interval of each difference reaches; together they hold with this confidence.
 
-        `rows` counts further intervals of another kind that are to hold as well. Without a known unit and without
+        Where that is not to be `is_joint`, each holds with it by itself. `rows` counts further intervals of another
+        kind that are to hold as well. Without a known unit and without
         residuals the intervals are infinite, or of no width where equal values are all that was seen.
         """
         import numpy as np
@@ -100,8 +106,8 @@ class LearntNoise:
             return [Reach(0.0 if self._dof else math.inf, 0.0, self._dof) for _ in differences]
         variances = [self._variances(each) for each in differences]
         shares = np.stack([_grouped(each) for each in variances])
-        reached = _half_widths(shares, confidence ** (1 / max(len(differences), rows or 0)))
-        if len(differences) > 1:
+        reached = _half_widths(shares, confidence ** (1 / max(len(differences), rows or 0) if is_joint else 1))
+        if len(differences) > 1 and is_joint:
             # Šidák's level, by which rows hold jointly, is for independent ones. These share noise.
             alone = _half_widths(shares, confidence)
             needed = self._joint_factor(differences, variances, alone, confidence)

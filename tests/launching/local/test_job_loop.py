@@ -90,6 +90,16 @@ def test_a_caller_may_wait_for_an_end_before_it_chooses() -> None:
     assert engine.events == [*(f"start {key}, try 1" for key in range(3)), "close"] and ended == [0, 1, 2]
 
 
+def test_a_listener_may_end_single_jobs_and_the_others_go_on() -> None:
+    class Ending(Listener):
+        def unwanted(self) -> list[tuple[int, bool]]:
+            return [(0, False), (1, True)] if len(engine.events) == 2 else []
+
+    engine = InMemory(workers=2)
+    assert not engine.run(jobs(3), Ending())
+    assert engine.events[2:] == ["end 0", "end 1 at once", "start 2, try 1", "close"]
+
+
 @pytest.mark.parametrize(("times", "tries"), [(0, 1), (1, 2), (9, 3)])
 def test_a_displaced_job_is_tried_again_as_often_as_the_caller_says(times: int, tries: int) -> None:
     said: list[tuple[Outcome, int, int]] = []
