@@ -97,10 +97,10 @@ def _some_run(ctx: typer.Context) -> "list[StoredRun]":
 
 def complete_columns(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete the columns of the command's sweep; after a comma, one more column."""
-    from runmanager.results.table_model.columns import RESULT_COLUMNS, RUN_COLUMNS
+    from runmanager.results.table_model.columns import RUN_COLUMNS, result_columns
 
     before = incomplete[: incomplete.rfind(",") + 1]
-    names = dict.fromkeys([*RUN_COLUMNS, *_settings(_plan_of(ctx)), *RESULT_COLUMNS, *_written_columns(ctx)])
+    names = dict.fromkeys([*RUN_COLUMNS, *_settings(_plan_of(ctx)), *result_columns(()), *_written_columns(ctx)])
     return _matching(incomplete, [before + name for name in names])
 
 
