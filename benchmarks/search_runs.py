@@ -77,8 +77,8 @@ def idle_rows(folder: Path, *, seconds: float, rounds: int) -> list[Row]:
     return rows
 
 
-def pruning_rows(folder: Path, *, trials: int, words: Sequence[str] = _TRAINING) -> list[Row]:
-    """Search the same points with and without pruning."""
+def pruning_rows(folder: Path, *, trials: int, images: str, words: Sequence[str] = _TRAINING) -> list[Row]:
+    """Search the same points with and without pruning; `images` names the data."""
     found = {}
     for prune in (None, "hyperband"):
         place = folder / f"pruned-{prune}"
@@ -93,7 +93,7 @@ def pruning_rows(folder: Path, *, trials: int, words: Sequence[str] = _TRAINING)
             sum(run.record.reason is Reason.PRUNED for run in runs),
         )
     (epochs, best, _), (fewer, pruned_best, num_pruned) = found[None], found["hyperband"]
-    what = f"epochs of {trials} random trials on MNIST: with `--prune hyperband` ({num_pruned} pruned), and without"
+    what = f"epochs of {trials} random trials on {images}: with `--prune hyperband` ({num_pruned} pruned), and without"
     least = Budget(0.5, format="{:g} times as many".format)
     share = fewer / epochs
     return [
@@ -111,9 +111,10 @@ def main() -> None:
     given = parser.parse_args()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["RUNMANAGER_DATA"] = str(find_or_generate(Path(folder)).root)
+        files = find_or_generate(Path(folder))
+        os.environ["RUNMANAGER_DATA"] = str(files.root)
         rows = idle_rows(Path(folder), seconds=given.seconds, rounds=_ROUNDS)
-        rows += pruning_rows(Path(folder), trials=given.trials)
+        rows += pruning_rows(Path(folder), trials=given.trials, images=files.name)
     text = section(
         rows,
         machine=describe_machine(),
