@@ -173,9 +173,9 @@ def plan_runs(
 
     `now` has the commit and library versions of a new run, and `code_of` returns the present digests of a run's code
     files. A finished run with other ones is reported, and run again if `rerun_changed`. A pruned run is run to its end,
-    unless the command `keeps_pruned` ones. `can_continue` says whether a
-    killed run continues from what is in its folder. `rerun_with` is what a command adds for `rerun_changed`,
-    `restore_with` what it adds for cells that were removed.
+    unless the command `keeps_pruned` ones. `can_continue` says whether a killed run continues from what is in its
+    folder. `rerun_with` is what a command adds for `rerun_changed`, `restore_with` what it adds for cells that were
+    removed.
     """
     damage_of = {each.path.name: each for each in damaged}
     unreadable = {name.rpartition("-")[2]: each for name, each in damage_of.items()}

@@ -52,7 +52,7 @@ def test_rows(deaths: ModuleType) -> None:
     )
     row = deaths.row(deaths.DEATHS["hangs"], {"local": good, "basic": bad})
     assert row == (
-        "| a hang | 3 finished; `killed` (`timeout`); status 1 | not measured | "
+        "| a hang | 3 finished; `killed` (`timeout`); status 1 | not measured | not measured | "
         "1 finished; `crashed` (`vanished`), 2 `pending`; never ended | not measured | not measured |"
     )
     assert deaths.six_row(None, None).split(" | ")[1] == "not measured"
@@ -68,8 +68,8 @@ def test_summary_row_is_made_of_the_rows(deaths: ModuleType) -> None:
         rows.append(deaths.row(death, {"local": local, "basic": bad, "joblib": good}))
     assert deaths.summary(rows) == (
         "| 8 ways to die, each in cell 1 of 4 | `local`: 7 of 8 times 3 finished and 1 truthful, status 1; "
-        "`slurm`: not measured; `basic`: 0 of 8 times 3 finished; `joblib`: 8 of 8 times 3 finished; "
-        "`submitit_local`: not measured ([each](#eight-ways-to-die)) | `python tests/reliability/deaths.py` |"
+        "`slurm`: not measured; `ray`: not measured; `basic`: 0 of 8 times 3 finished; "
+        "`joblib`: 8 of 8 times 3 finished; `submitit_local`: not measured ([each](#eight-ways-to-die)) | `python tests/reliability/deaths.py` |"
     )
 
 

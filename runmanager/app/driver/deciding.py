@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from runmanager.app.display.run_line import run_label
-from runmanager.app.driver.late_cells import LateCells, seeds_of
+from runmanager.app.driver.late_cells import LateCells, late_obstacles, seeds_of
 from runmanager.app.driver.program import CellGrid
 from runmanager.app.driver.run_listener import SweepListener
 from runmanager.app.request.sweep_request import flag_of
 from runmanager.errors import ConfigurationError, UsageError
-from runmanager.launching.launcher import CellLauncher, Trait
+from runmanager.launching.launcher import CellLauncher
 from runmanager.launching.plan import Cell, PlannedRun, plan_of
 from runmanager.records.files.atomic_files import locked_folder
 from runmanager.records.files.paths import SweepPaths
@@ -46,16 +46,11 @@ class DecidingOptions:
     max_runs: int | None = None
     key: Callable[[str], str] = flag_of
 
-    def refuse_unfit(self, grid: CellGrid, launcher: CellLauncher, *, is_single: bool, takes_turns: bool) -> None:
+    def refuse_unfit(self, grid: CellGrid, launcher: CellLauncher, *, is_single: bool) -> None:
         """Raise `ConfigurationError` where nothing can be decided late."""
         question, option = Question(grid, None), self.key("until_decided")
-        obstacles = {
-            "in a single run": is_single,
-            "in a duel, which compares two sides": bool(grid.sides),
-            "where cells take turns, all of which must be known": takes_turns,
-            "where no driver waits, as it decides which cell is next": Trait.DETACHED in launcher.traits,
-        }
-        faults = [fault(option, f"be left out {where}", "it") for where, holds in obstacles.items() if holds]
+        obstacles = late_obstacles(grid, launcher, is_single=is_single)
+        faults = [fault(option, f"be left out {where}", "it") for where in obstacles]
         if question.num_seeds < _FIRST_SEEDS:
             way_out = "write seed=0,1,2,3,4"
             faults.append(fault(option, "be given with a list of seeds, of which it takes some", "one seed", way_out))

@@ -15,6 +15,17 @@ from runmanager.records.settings.grid import is_seed
 from runmanager.records.sweep.sweep_record import PlannedCell
 
 
+def late_obstacles(grid: CellGrid, launcher: CellLauncher, *, is_single: bool) -> list[str]:
+    """Return why the cells of a command cannot be decided late, as the places where an option must be left out."""
+    places = {
+        "in a single run, which is one cell; use `runmanager sweep`": is_single,
+        "in a duel, which compares two sides": bool(grid.sides),
+        "where cells take turns, all of which must be known": grid.paired is not None,
+        "where no driver waits, as it decides which cell is next": Trait.DETACHED in launcher.traits,
+    }
+    return [where for where, holds in places.items() if holds]
+
+
 class LateCells(ABC):
     """Decides which cells a launcher gets next, for one sweep, which it may share with other drivers.
 

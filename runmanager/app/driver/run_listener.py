@@ -48,8 +48,8 @@ class SweepListener(Listener):
     judges runs on other hosts. `show` prints the results, `resuming` is the command that resumes the sweep, empty where
     none does. The live table and lines have the requested `metric` first; `without_metrics` says how to get one.
     `skipped` says of runs why they will be skipped: they are not counted. `expected` are the labels of runs that are
-    decided later. `can`: what their program can.
-    `pruning` decides which runs are to end early. `plan` has all runs, and `faults` collects errors outside of them.
+    decided later. `can`: what their program can. `pruning` decides which runs are to end early. `plan` has all runs,
+    and `faults` collects errors outside of them.
     """
 
     when_ended = f"{__name__}:write_tables_alone"

@@ -15,7 +15,7 @@ from typing import Any
 from runmanager.app.compose.grid_rules import ExcludedError
 from runmanager.app.compose.search_space import TPE, Course, Point, Space, Trial, propose
 from runmanager.app.display.run_line import run_label
-from runmanager.app.driver.late_cells import LateCells, seeds_of
+from runmanager.app.driver.late_cells import LateCells, late_obstacles, seeds_of
 from runmanager.app.driver.program import CellGrid, Program
 from runmanager.app.driver.pruning import Pruning, read_course
 from runmanager.app.driver.run_listener import Begun, SweepListener
@@ -60,14 +60,8 @@ class SearchOptions:
         option = self.key("search")
         require_package("optuna", extra="search", option=option)
         grid = joined([program.compose(words) for words in self.space.corners()])
-        obstacles = {
-            "in a single run, which has one value of each setting; use `runmanager sweep`": is_single,
-            "in a duel, which compares two sides": bool(grid.sides),
-            "where cells take turns, all of which must be known": grid.paired is not None,
-            "where no driver waits, as it decides which cell is next": Trait.DETACHED in launcher.traits,
-        }
-        if found := [where for where, holds in obstacles.items() if holds]:
-            raise ConfigurationError(fault(option, f"be left out {where}", self.method) for where in found)
+        if obstacles := late_obstacles(grid, launcher, is_single=is_single):
+            raise ConfigurationError(fault(option, f"be left out {where}", self.method) for where in obstacles)
         if self.prune is not None and Trait.IN_BATCHES in launcher.traits:
             where, way_out = "under a launcher that tells of no end before all end", "launchers of runmanager do"
             raise ConfigurationError([fault(self.key("prune"), f"be left out {where}", self.prune, way_out)])

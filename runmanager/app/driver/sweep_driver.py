@@ -132,8 +132,7 @@ class SweepDriver:
             grid.paired, grid.cells, self._launcher, derived=lambda: grid.derived, seed_names=grid.seed_names
         )
         if options.deciding is not None:
-            takes_turns = self._pairing is not None
-            options.deciding.refuse_unfit(grid, self._launcher, is_single=options.is_single, takes_turns=takes_turns)
+            options.deciding.refuse_unfit(grid, self._launcher, is_single=options.is_single)
         if self._pairing is not None and options.order is not None:
             rule, way_out = "be left out where cells take turns", "each group of them runs at once"
             raise ConfigurationError([fault(options.order_name, rule, options.order, way_out)])

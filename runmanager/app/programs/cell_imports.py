@@ -1,10 +1,16 @@
-"""Imports and look-ups that each cell of another program would otherwise make, made once in the forkserver."""
+"""Imports and look-ups that each cell of a script or an application would make, made once in the forkserver."""
 
+import logging.config
+import logging.handlers  # noqa: F401  # Hydra's logging imports both
+from importlib import import_module
+
+import runmanager.app.programs.application.ranked_task
 import runmanager.app.programs.script.script_cell
 import runmanager.results.program_files.found_metrics
 import runmanager.tracking.tensorboard.event_writer  # noqa: F401  # these are imported for the cells, not for this module
 from runmanager.tracking.device.cpu_model import cpu_model
 from runmanager.tracking.environment.environment import library_versions
 
+import_module("hydra_plugins.runmanager")  # its callback comes with each cell of an application
 cpu_model()  # both are remembered
 library_versions()

@@ -97,8 +97,8 @@ class LearntNoise:
         """Return how far the interval of each difference reaches; together they hold with this confidence.
 
         Where that is not to be `is_joint`, each holds with it by itself. `rows` counts further intervals of another
-        kind that are to hold as well. Without a known unit and without
-        residuals the intervals are infinite, or of no width where equal values are all that was seen.
+        kind that are to hold as well. Without a known unit and without residuals the intervals are infinite, or of no
+        width where equal values are all that was seen.
         """
         import numpy as np
 

@@ -46,10 +46,9 @@ class RunMeasurements:
     finish             stops observing
     ```
 
-    A process that trains no epoch, but
-    only repeats the measured turns, leaves the measurements as they were. Nothing here runs on an epoch's clock.
-    The load of process `family` and its children is not outside load (None: that of this process). `is_built_in` and
-    `flop_per_sample` are as in `RunOptions`.
+    A process that trains no epoch, but only repeats the measured turns, leaves the measurements as they were. Nothing
+    here runs on an epoch's clock. The load of process `family` and its children is not outside load (None: that of this
+    process). `is_built_in` and `flop_per_sample` are as in `RunOptions`.
     """
 
     def __init__(

@@ -33,7 +33,6 @@ def test_importing_it_loads_nothing_of_ours_but_the_options_of_a_sweep() -> None
 WITHOUT_TORCH = """
 import sys
 import runmanager.app.programs.application.application_sweeper
-import runmanager.app.programs.application.cell_imports
 import runmanager.app.programs.cell_imports
 import runmanager.app.programs.script.script_cell
 import runmanager.app.programs.script.script_program
