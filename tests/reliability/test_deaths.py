@@ -69,7 +69,8 @@ def test_summary_row_is_made_of_the_rows(deaths: ModuleType) -> None:
     assert deaths.summary(rows) == (
         "| 8 ways to die, each in cell 1 of 4 | `local`: 7 of 8 times 3 finished and 1 truthful, status 1; "
         "`slurm`: not measured; `ray`: not measured; `basic`: 0 of 8 times 3 finished; "
-        "`joblib`: 8 of 8 times 3 finished; `submitit_local`: not measured ([each](#eight-ways-to-die)) | `python tests/reliability/deaths.py` |"
+        "`joblib`: 8 of 8 times 3 finished; `submitit_local`: not measured ([each](#eight-ways-to-die)) "
+        "| `python tests/reliability/deaths.py` |"
     )
 
 
