@@ -211,7 +211,9 @@ def _gpus_of(options: LocalOptions) -> tuple[str, ...]:
     if num_wanted > 1 and any(gpu.startswith("MIG-") for gpu in gpus):
         rule, way_out = "be 1 on a GPU in slices", "CUDA lets a process see one slice"
         raise ConfigurationError([fault("hydra.launcher.gpus_per_run", rule, num_wanted, way_out)])
-    if gpus and options.runs_per_gpu > 1 and (exclusive := exclusive_gpus()):
+    named = [gpu for gpu in gpus if gpu.startswith("GPU-")]  # an index may be any of them
+    exclusive = exclusive_gpus() if gpus and options.runs_per_gpu > 1 else []
+    if exclusive := [gpu for gpu in exclusive if gpu in named or not named]:
         way_out = f"{exclusive[0]} is in exclusive mode; `nvidia-smi -c DEFAULT` ends it, as an administrator"
         raise ConfigurationError([fault("hydra.launcher.runs_per_gpu", "be 1", options.runs_per_gpu, way_out)])
     return gpus

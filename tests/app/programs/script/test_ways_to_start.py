@@ -169,3 +169,25 @@ def test_a_sweep_begins_without_the_slow_library_that_typer_loads_for_options(fo
     done = folder.run("sweep", "--dry-run", "train.py", PYTHONPROFILEIMPORTTIME="1")
     assert done.status == 0, done.err
     assert "typer" in done.err and "pydantic" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--gpus", "GPU-1,GPU-2", "--launcher-option", "runs_per_gpu=2"), "GPU-2 is in exclusive mode"),
+        (("--gpus", "0,1", "--launcher-option", "runs_per_gpu=2"), "GPU-2 is in exclusive mode"),
+        (("--gpus", "MIG-1,MIG-2", "--gpus-per-run", "2"), "must be 1 on a GPU in slices, got 2"),
+        (("--gpus", "GPU-1", "--launcher-option", "runs_per_gpu=2"), ""),
+        (("--gpus", "GPU-2"), ""),
+    ],
+)
+def test_gpus_in_exclusive_mode_and_in_slices_are_not_shared_as_others_are(
+    folder: Folder, words: tuple[str, ...], told: str
+) -> None:
+    folder.write("train.py", "print('loss', 1)\n")
+    modes = "echo 'GPU-1, Default'; echo 'GPU-2, Exclusive_Process'"
+    folder.write("bin/nvidia-smi", f"#!/bin/sh\n{modes}\n").chmod(0o755)
+    path = os.pathsep.join([str(folder.path / "bin"), os.environ["PATH"]])
+    done = folder.run("sweep", "--workers", "2", *words, "train.py", PATH=path)
+    assert (done.status, told in done.err) == (2 if told else 0, True), done.err
+    assert (folder.path / "outputs").exists() == (not told)
