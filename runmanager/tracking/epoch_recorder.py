@@ -120,17 +120,15 @@ class EpochRecorder:
     ) -> None:
         """Move the network to the run's device, and use it in the epochs that follow.
 
-        It stays where it is in a run that `keeps_place`, as batches do if there is no network; and on any device of the
-        run's kind, unless that has an index.
+        It stays where it is in a run that `keeps_place`, as batches do if there is no network. One whose first tensor is
+        on another device of the run's kind is moved to that as a whole, unless the run's device has an index.
         """
         self.has_begun = True
         self._optimizer, self._checkpointer = optimizer, checkpointer
         if network is not None:
             there = device_of(network)
-            stays = self._keeps_place or (
-                self.device.index is None and there is not None and there.type == self.device.type
-            )
-            self.network = network if stays else network.to(self.device)
+            is_of_kind = self.device.index is None and there is not None and there.type == self.device.type
+            self.network = network if self._keeps_place else network.to(there if is_of_kind else self.device)
         elif self._keeps_place:
             self._batches_to = None
         self.follow_device()

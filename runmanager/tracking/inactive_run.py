@@ -97,6 +97,9 @@ class InactiveRun:
             self._show(f"{self.record.name}: kept with {pluralize(planned, 'epoch')}, but {num_epochs} were requested")
         return iter(())
 
+    def reset_peak_memory(self) -> None:
+        """Do nothing."""
+
     def plan_epochs(self, num_epochs: int) -> int:
         """Return the number."""
         return num_epochs

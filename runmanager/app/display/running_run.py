@@ -78,13 +78,13 @@ class RunningRun:
     def _with_epochs(self, epochs: Sequence[EpochRecord]) -> "RunningRun":
         """Return the run with new epochs, whose last one has just ended, or had ended before it was followed."""
         last, known = epochs[-1].epoch, self.epochs[-1].epoch if self.epochs else self.before
-        ended_at = time.time() - _age(self.paths.epochs)
+        ended_at = _written_at(self.paths.epochs)
         if 0 < last == self.before:  # epochs of earlier attempts
             return replace(self, epochs=epochs, seen_at=max(self.since, ended_at), progress=0)
         ended = replace(self, epochs=epochs, seen_at=ended_at, progress=None, share=0.0)
         if (beat := self._beat()) is None:
             return ended
-        at, number, wall = time.time() - _age(self.paths.heartbeat), last - known, epochs[-1].wall_seconds or 0.0
+        at, number, wall = _written_at(self.paths.heartbeat), last - known, epochs[-1].wall_seconds or 0.0
         seconds = at - (ended_at - number * wall)  # in which that progress was made
         if self.progress is None or not number * wall or seconds <= 0:
             is_first_look = not self.epochs and number > 0
@@ -102,7 +102,7 @@ class RunningRun:
         beat = self._beat()
         if beat is None:
             return self
-        at = time.time() - _age(self.paths.heartbeat)
+        at = _written_at(self.paths.heartbeat)
         done = beat.progress - self.progress
         share = min(0.99, done / whole)
         if share <= self.share:
@@ -211,12 +211,13 @@ class RunningRun:
         )
 
 
-def _age(path: Path) -> float:
-    """How long ago a file was written, by this host's clock."""
+def _written_at(path: Path) -> float:
+    """When a file was written (seconds since 1970): never later than now, and now if it is gone."""
+    now = time.time()
     try:
-        return max(0.0, time.time() - path.stat().st_mtime)
+        return min(now, path.stat().st_mtime)
     except OSError:
-        return 0.0
+        return now
 
 
 def ended_row(record: RunRecord, epochs: Sequence[EpochRecord]) -> LiveRow:
