@@ -120,8 +120,8 @@ class EpochRecorder:
     ) -> None:
         """Move the network to the run's device, and use it in the epochs that follow.
 
-        It stays where it is in a run that `keeps_place`, as batches do if there is no network. One whose first tensor is
-        on another device of the run's kind is moved to that as a whole, unless the run's device has an index.
+        It stays where it is in a run that `keeps_place`, as batches do if there is no network. A network whose first
+        tensor is on another device of the run's kind is moved there as a whole, unless the run's device has an index.
         """
         self.has_begun = True
         self._optimizer, self._checkpointer = optimizer, checkpointer

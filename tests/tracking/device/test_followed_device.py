@@ -114,17 +114,17 @@ class Placed(nn.Linear):
         return self
 
 
-def test_a_network_on_another_gpu_of_its_kind_stays_there(
+def test_a_network_on_another_gpu_of_its_kind_stays_there_as_a_whole(
     tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("runmanager.tracking.manager.resolve_device", torch.device)
     monkeypatch.setattr("runmanager.tracking.manager.capture_environment", lambda device, code: Environment())
     monkeypatch.setattr("runmanager.tracking.device.devices._index", lambda device: device.index or 0)
     machine.used = SECOND
-    for name, moves in (("cuda", ()), ("cuda:0", (torch.device("cuda:0"),))):
+    for name, moved_to in (("cuda", SECOND), ("cuda:0", torch.device("cuda:0"))):
         network = Placed(2, 2)
         with RunManager(tmp_path / name, console=False).run({"device": name}, network, []) as active:
-            assert network.moves == moves and active.device == SECOND
+            assert network.moves == (moved_to,) and active.device == SECOND
 
 
 def test_devices_in_use_are_those_with_memory_the_one_with_the_most_first(monkeypatch: pytest.MonkeyPatch) -> None:
