@@ -17,7 +17,6 @@ from benchmarks.rows import HEADING, ratio_row, table_line
 __all__ = ["FIGURES", "figure_of"]
 
 _TINY = "'dataset.size=200', 'dataset.val_size=100', 'epochs=1', 'device=cpu', 'hydra.launcher.workers=2', '--quiet'"
-_SCRIPT = "folder.joinpath('script.py').write_text('import sys; print(sys.argv[1], \"loss=0.5\")')"
 _NEW_FOLDER = "(cwd := Path(tempfile.mkdtemp(dir=folder)))"
 FIGURES = {
     "first_words": "startup._seconds_to_first_words(folder)",
@@ -27,8 +26,8 @@ FIGURES = {
     "application_cells": "sweep_overhead._seconds(folder, 'small_application', "
     "sweep_overhead._SMALL_APPLICATION['two workers'], num_cells=30)",
     "job_cells": f"run_python('-m', 'runmanager', '-m', 'seed=range(0,8)', {_TINY}, folder={_NEW_FOLDER}).seconds",
-    "script_cells": f"({_SCRIPT}, run_python(*RUNMANAGER, 'sweep', '--workers', '2', '--quiet', '../script.py', "
-    f"'seed=range(0,20)', folder={_NEW_FOLDER}).seconds)[1]",
+    "script_cells": "seconds_of_a_script(2)",
+    "script_cells_on_four": "seconds_of_a_script(4)",
     "driver_memory": "driver_memory._peak_bytes(folder, 200)",
     "two_workers": "two_workers._span_seconds(folder, 2)",
     "tracking_overhead": "tracked_over_untracked()",
@@ -46,6 +45,11 @@ from benchmarks.interleaving import StoppingRule
 from benchmarks.processes import RUNMANAGER, run_python
 from benchmarks.stored_sweep import write_stored_sweep
 folder = Path(sys.argv[1])
+
+def seconds_of_a_script(workers):
+    folder.joinpath("script.py").write_text("import sys; print(sys.argv[1], 'loss=0.5')")
+    words = ("sweep", "--workers", str(workers), "--quiet", "../script.py", "seed=range(0,20)")
+    return run_python(*RUNMANAGER, *words, folder=Path(tempfile.mkdtemp(dir=folder))).seconds
 
 def tracked_over_untracked():
     import torch

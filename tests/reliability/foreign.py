@@ -223,6 +223,19 @@ class ApplicationSearch(Application):
 
 
 @dataclass(frozen=True)
+class SweepSearch(Sweep):
+    """The same of the built-in job."""
+
+    variants: ClassVar[Mapping[str, Sequence[str]]] = {
+        "again": (
+            *("lr=interval(0.001,0.1)", "hydra.launcher.workers=1"),
+            *("hydra.sweeper.search=tpe", "hydra.sweeper.trials=4", "hydra.sweeper.metric=val_loss"),
+        )
+    }
+    targets: ClassVar[Sequence[str]] = ("driver", "group")
+
+
+@dataclass(frozen=True)
 class Steps(Script):
     """A sweep of a script with a loop by steps that continues from its `state`."""
 

@@ -3,7 +3,7 @@
 python tests/reliability/kills.py --kills 200 --write docs/reliability.md
 python tests/reliability/kills.py --program loop --kills 100 --write docs/reliability.md
 python tests/reliability/kills.py --program application --kills 60 --write docs/reliability.md
-python tests/reliability/kills.py --program script-search --kills 60 --write docs/reliability.md
+python tests/reliability/kills.py --program sweep-search --kills 60 --write docs/reliability.md
 """
 
 import argparse
@@ -24,7 +24,7 @@ from typing import Any
 import psutil
 import torch
 from commands import DEADLINE_SECONDS, POLL_SECONDS, killed_at_exit, wait_until
-from foreign import Application, ApplicationSearch, Script, ScriptSearch, Steps
+from foreign import Application, ApplicationSearch, Script, ScriptSearch, Steps, SweepSearch
 from loops import Loop
 from page import write_row
 from programs import Process, Sweep
@@ -37,6 +37,7 @@ PROGRAMS: dict[str, type[Sweep]] = {
     "application": Application,
     "script": Script,
     "steps": Steps,
+    "sweep-search": SweepSearch,
     "script-search": ScriptSearch,
     "application-search": ApplicationSearch,
 }
@@ -255,6 +256,7 @@ _KINDS = {
     "application": "of a Hydra application ",
     "script": "of a script ",
     "steps": "of a script with a loop by steps ",
+    "sweep-search": "of a search over the built-in job ",
     "script-search": "of a search over a script ",
     "application-search": "of a search over a Hydra application ",
 }
