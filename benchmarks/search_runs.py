@@ -1,6 +1,8 @@
 """Real searches: the time in which slots idle between trials, and the epochs that pruning saves on MNIST.
 
-`python -m benchmarks.search_runs --write` takes some minutes and writes its table to docs/benchmarks.md.
+`python -m benchmarks.search_runs --write` takes some minutes and writes its table to docs/benchmarks.md. With
+`--peer PYTHON`, hydra-optuna-sweeper and hydra-joblib-launcher run the same trials, in the environment of that Python:
+they need an Optuna below 3, so one of its own.
 """
 
 import argparse
@@ -20,14 +22,33 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.status import Reason
 from runmanager.records.storage.reader import StoredRun, read_sweep
 
-_SCRIPT = """
+_TRIAL = """
+    began = time.time()
+    time.sleep(given.seconds * random.Random(given.lr).uniform(0.2, 1.8))
+    with Path(__file__).with_name("times.txt").open("a") as file:
+        print(began, time.time(), file=file)
+"""
+_SCRIPT = f"""
 import argparse, random, time
-parser = argparse.ArgumentParser()
-parser.add_argument("--lr", type=float)
-parser.add_argument("--seconds", type=float, default=4)
-given = parser.parse_args()
-time.sleep(given.seconds * random.Random(given.lr).uniform(0.2, 1.8))
-print("val_loss", (given.lr - 0.3) ** 2)
+from pathlib import Path
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lr", type=float)
+    parser.add_argument("--seconds", type=float)
+    given = parser.parse_args()
+{_TRIAL}
+    print("val_loss", (given.lr - 0.3) ** 2)
+main()
+"""
+_APPLICATION = f"""
+import random, time
+from pathlib import Path
+import hydra
+@hydra.main(version_base=None, config_path=None)
+def main(given):
+{_TRIAL}
+    return (given.lr - 0.3) ** 2
+main()
 """
 _ROUNDS = 12  # of all slots
 _TRAINING = (
@@ -46,35 +67,55 @@ def search(folder: Path, *words: str) -> Sequence[StoredRun]:
     return read_sweep(SweepPaths(folder / "outputs" / "found")).runs
 
 
-def idle_share(runs: Sequence[StoredRun], slots: int) -> float:
-    """The share of the slots' time without a run, from the first begin to the last, while trials remain."""
-    spans = [
-        [
-            datetime.datetime.fromisoformat(each or "").timestamp()
-            for each in (run.record.started_at, run.record.ended_at)
-        ]
-        for run in runs
-    ]
-    first, last = min(begin for begin, _ in spans), max(begin for begin, _ in spans)
-    busy = sum(min(end, last) - begin for begin, end in spans)
+def idle_share(times: Sequence[tuple[float, float]], slots: int) -> float:
+    """The share of the slots' time outside of trials, from the first begin to the last, while trials remain.
+
+    `times` are when each trial began and ended (seconds), by the clock of its program.
+    """
+    first, last = min(begin for begin, _ in times), max(begin for begin, _ in times)
+    busy = sum(min(end, last) - begin for begin, end in times)
     return 1 - busy / (slots * (last - first))
 
 
-def idle_rows(folder: Path, *, seconds: float, rounds: int) -> list[Row]:
-    """Search with two and four slots over a script that only waits, about `seconds` for a trial."""
+def idle_rows(folder: Path, *, seconds: float, rounds: int, peer: Path | None) -> list[Row]:
+    """Search with two and four slots over a program that only waits, about `seconds` for a trial."""
     rows = []
     for slots in (2, 4):
+        trials = rounds * slots
         place = folder / f"slots-{slots}"
         place.mkdir()
         (place / "train.py").write_text(_SCRIPT)
-        trials = rounds * slots
         options = ("--search", "tpe", "--trials", str(trials), "--workers", str(slots), "--metric", "val_loss")
-        runs = search(place, "train.py", "lr=uniform(0,1)", f"seconds={seconds}", *options)
-        share = idle_share(runs, slots)
+        search(place, "train.py", "lr=uniform(0,1)", f"seconds={seconds}", *options)
+        share = idle_share(_noted_times(place), slots)
+        other = None if peer is None else _idle_share_of_peer(folder / f"peer-{slots}", peer, slots, trials, seconds)
         what = f"idle time of {slots} slots: {trials} trials of {0.2 * seconds:.1f} to {1.8 * seconds:.1f} s, TPE"
         most = Budget(0.03, format="{:.0%}".format)
-        rows.append(Row(what, f"{share:.1%}", budget=str(most), met=most.verdict(share, share, share)))
+        rows.append(
+            Row(
+                what if other is None else f"{what}; other: hydra-optuna-sweeper with hydra-joblib-launcher",
+                f"{share:.1%}",
+                "-" if other is None else f"{other:.1%}",
+                budget=str(most),
+                met=most.verdict(share, share, share),
+            )
+        )
     return rows
+
+
+def _idle_share_of_peer(place: Path, python: Path, slots: int, trials: int, seconds: float) -> float:
+    place.mkdir()
+    (place / "train.py").write_text(_APPLICATION)
+    plugins = ("hydra/sweeper=optuna", "hydra/launcher=joblib", f"hydra.launcher.n_jobs={slots}")
+    asked = (f"hydra.sweeper.n_jobs={slots}", f"hydra.sweeper.n_trials={trials}", "hydra.sweeper.direction=minimize")
+    words = ("train.py", "-m", *plugins, *asked, "+lr=interval(0,1)", f"+seconds={seconds}")
+    subprocess.run([python, *words], cwd=place, capture_output=True, check=True)
+    return idle_share(_noted_times(place), slots)
+
+
+def _noted_times(place: Path) -> list[tuple[float, float]]:
+    lines = (place / "times.txt").read_text().splitlines()
+    return [(float(begin), float(end)) for begin, end in map(str.split, lines)]
 
 
 def pruning_rows(folder: Path, *, trials: int, images: str, words: Sequence[str] = _TRAINING) -> list[Row]:
@@ -107,18 +148,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=4.0, help="of a trial that waits, on average")
     parser.add_argument("--trials", type=int, default=40, help="of the searches on MNIST")
+    parser.add_argument("--peer", type=Path, metavar="PYTHON", help="of an environment with hydra-optuna-sweeper")
     parser.add_argument("--write", action="store_true", help="write the table to docs/benchmarks.md")
     given = parser.parse_args()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         files = find_or_generate(Path(folder))
         os.environ["RUNMANAGER_DATA"] = str(files.root)
-        rows = idle_rows(Path(folder), seconds=given.seconds, rounds=_ROUNDS)
+        rows = idle_rows(Path(folder), seconds=given.seconds, rounds=_ROUNDS, peer=given.peer)
         rows += pruning_rows(Path(folder), trials=given.trials, images=files.name)
     text = section(
         rows,
         machine=describe_machine(),
-        command=f"python -m benchmarks.search_runs --seconds {given.seconds:g} --trials {given.trials}",
+        command=f"python -m benchmarks.search_runs --seconds {given.seconds:g} --trials {given.trials}"
+        + (" --peer PYTHON" if given.peer else ""),
         day=datetime.date.today(),
         seconds=time.monotonic() - began,
     )
