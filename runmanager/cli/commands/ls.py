@@ -99,13 +99,21 @@ def diff(one: RunName, other: RunName, format_: RunFormatOption = RunFormat.TEXT
         print_text(f"\n{wrap_lines(caution)}\n")
 
 
-def show(run: RunName, settings: RunSettings = None) -> None:
-    """Show everything about one run: settings, state, epochs, times, environment, notes, files, log and error."""
+def show(
+    run: RunName,
+    settings: RunSettings = None,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Show every setting, measurement and fact of the environment.")
+    ] = False,
+) -> None:
+    """Show one run: its state, settings, epochs, times, environment, notes, files, log and error."""
     from runmanager.results.report.run_details import run_headline, run_sections
     from runmanager.results.table_model.sections import format_sections
 
     stored = read_named_run(run, settings)
-    print_text(format_sections(run_headline(stored), run_sections(stored)))
+    print_text(format_sections(run_headline(stored), run_sections(stored, shows_all=show_all)))
+    if not show_all:
+        print_text("\n--all shows every setting, measurement and fact of the environment.\n")
 
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"

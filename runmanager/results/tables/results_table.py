@@ -29,7 +29,6 @@ from runmanager.results.load.run_summary import (
 from runmanager.results.table_model.columns import (
     BASE_SETTINGS,
     EPOCH_COLUMNS,
-    MISSING,
     RESULT_COLUMNS,
     RUN_COLUMNS,
     Directions,
@@ -43,12 +42,8 @@ from runmanager.results.table_model.columns import (
 )
 from runmanager.text import pluralize
 
-_LEGEND = f"{MISSING} is not measured."
-_TIMES_LEGEND = (
-    "Times and throughput are medians over the measured epochs: warm-up epochs (the first, and any before the step "
-    "time settles) do not count."
-)
-_LOGGED_LEGEND = "A logged metric is the value of the last epoch that has it."
+_TIMES_LEGEND = "Times and throughput: medians over epochs without warm-up."
+_LOGGED_LEGEND = "Logged metrics: the last value."
 _SHOWN = [each for each in MEASUREMENTS if each.spare is not None]
 _SHOWN_OUTCOMES = ("status", "reason", "epochs", *named(by_unit(each for each in _SHOWN if each.name in OUTCOMES)))
 _SHOWN_TIMES = named(each for each in _SHOWN if each.taken is Taken.MEDIAN)
@@ -153,13 +148,13 @@ def has_times(rows: Sequence[Row]) -> bool:
 
 def results_legend(logged: LoggedColumns, rows: Sequence[Row]) -> str:
     """Return the legend of a results table with these logged columns and rows."""
-    legend = f"{_LEGEND} {_TIMES_LEGEND}" if has_times(rows) else _LEGEND
+    times = [_TIMES_LEGEND] if has_times(rows) else []
     if not logged.metrics:
-        return legend
+        return " ".join(times)
     renamed = [column for name, column in logged.metrics.items() if column != name]
     named = ", ".join(renamed[:_MAX_NAMED]) + (", …" if len(renamed) > _MAX_NAMED else "")
     others = f" `metrics.` marks those that have the name of another column or a setting: {named}." if renamed else ""
-    return f"{legend} {_LOGGED_LEGEND}{others}"
+    return " ".join([*times, f"{_LOGGED_LEGEND}{others}"])
 
 
 def shown_columns(settings: Sequence[str], metrics: Sequence[str], rates: Sequence[str]) -> tuple[str, ...]:
@@ -196,7 +191,6 @@ def epoch_rows(sweep: SweepContents, plan: SweepRecord | None = None) -> Table:
         logged=in_metrics,
         shown=(*_SHOWN_EPOCHS, *in_metrics, *_SHOWN_EPOCH_TIMES),
         notes=tuple(damage_notes(sweep.damaged)),
-        legend=f"{MISSING} is not measured.",
     )
 
 
@@ -267,8 +261,8 @@ def _contention_notes(rows: Sequence[Row]) -> list[str]:
 
 
 def _warmup_notes(runs: Sequence[RunSummary]) -> list[str]:
-    """A note on runs whose epochs are all warm-up, which explains their missing times."""
-    unmeasured = [run for run in runs if run.num_unmeasured]
+    """A note on finished runs whose epochs are all warm-up, which explains their missing times."""
+    unmeasured = [run for run in runs if run.num_unmeasured and Status(run.status) is Status.FINISHED]
     if not unmeasured:
         return []
     lengths = {run.num_unmeasured for run in unmeasured}

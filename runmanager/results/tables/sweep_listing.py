@@ -32,10 +32,7 @@ _COLUMNS = (
     *(TAGS, NOTE, "command", "folder"),
 )
 _SHOWN = (SWEEP, "created", "states", "axes", "metric", "best", TAGS, "size_bytes", "command", NOTE)
-_LEGEND = (
-    "the mean over the seeds of the best cell, at the last epoch; `runmanager best SWEEP` says how sure that "
-    "is. Times are UTC; sizes are those of all files."
-)
+_LEGEND = "of the best cell, the mean over seeds; `runmanager best SWEEP` says how sure it is. Times are UTC."
 
 
 @dataclass(frozen=True)
@@ -94,7 +91,7 @@ def listing(sweeps: Sequence[ListedSweep], *, notes: Sequence[str] = ()) -> Tabl
         labels=(TAGS, NOTE),
         shown=tuple(name for name in _SHOWN if name != "metric" or len(metrics) != 1),
         notes=(*(note for each in sweeps for note in damage_notes(each.sweep.summary.damaged)), *notes),
-        legend=f"best is {f'the {metrics[0]}, ' if len(metrics) == 1 else ''}{_LEGEND}",
+        legend=f"best: {metrics[0] if len(metrics) == 1 else 'the metric'} {_LEGEND}",
     )
 
 
