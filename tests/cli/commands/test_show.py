@@ -64,4 +64,4 @@ def test_every_fact_is_shown_on_request(command: Callable, sweep: SweepPaths) ->
     short = command("show", "batch_size=100,device=cpu").out
     whole = command("show", "batch_size=100,device=cpu", "--all").out
     assert "  batch_size  100\n" in short and "  device " not in short and "  device " in whole
-    assert "  Host  here\n" in short and "Torch threads" not in short and "Torch threads" in whole
+    assert "Host" in short and "Torch threads" not in short and "Torch threads" in whole
