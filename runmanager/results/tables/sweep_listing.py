@@ -27,7 +27,7 @@ from runmanager.text import shell_command
 
 _STATES = ("finished", "running", "pending", "failed", "killed", "crashed", "skipped")
 _REMOVED, _DAMAGED = "removed", "damaged"
-_COLUMNS = (
+LISTED_COLUMNS = (
     *(SWEEP, "created", "cells", "states", *_STATES, _REMOVED, _DAMAGED, "axes", "metric", "best", "size_bytes"),
     *(TAGS, NOTE, "command", "folder"),
 )
@@ -84,7 +84,7 @@ def listing(sweeps: Sequence[ListedSweep], *, notes: Sequence[str] = ()) -> Tabl
             directions.setdefault("max" if is_larger else "min", row[SWEEP])
     metrics = list(dict.fromkeys(row["metric"] for row in rows if row["metric"] is not None))
     return Table(
-        columns=list(_COLUMNS),
+        columns=list(LISTED_COLUMNS),
         rows=rows,
         logged=("best",),
         directions=Directions({"best": directions}),
