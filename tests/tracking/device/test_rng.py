@@ -46,6 +46,17 @@ def test_states_can_be_loaded_with_weights_only(tmp_path: Path) -> None:
     assert [draw() for _ in range(700)] == expected
 
 
+def test_the_states_of_apples_gpu_are_included_once_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    states = [torch.tensor(1)]
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.mps, "current_allocated_memory", lambda: 1)
+    monkeypatch.setattr(torch.mps, "get_rng_state", lambda: states[-1])
+    monkeypatch.setattr(torch.mps, "set_rng_state", states.append)
+    with preserve_random_states():
+        states.append(torch.tensor(2))
+    assert [int(state) for state in states] == [1, 2, 1]
+
+
 def test_preserve_random_states() -> None:
     seed_everything(5)
     expected = draw()
