@@ -2,7 +2,7 @@
 # Run every check and measurement that needs a GPU, on a bare machine with torch and without a network, in calls of at
 # most nine minutes: the same command again goes on with the parts that have not ended well. It downloads nothing.
 #
-#   make gpu-wheels                                first, where there is a network: what such a machine lacks, 4 MB
+#   make gpu-wheels                                first, where there is a network: what such a machine lacks, 7 MB
 #   benchmarks/gpu.sh [RESULTS]                    RESULTS defaults to ./gpu-results
 #   WHEELS=DIR benchmarks/gpu.sh                   another folder of wheels than ./gpu-wheels
 #   DEVICE=cpu SMALL=1 benchmarks/gpu.sh           a rehearsal; its results are marked, and no page is written from them

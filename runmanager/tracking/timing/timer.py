@@ -133,7 +133,7 @@ def clock_for(device: torch.device) -> Clock:
 class PhaseTimer:
     """Divides the time from `start` to `resolve` among phases.
 
-    `mark(phase)` attributes the time since the last mark to `phase`. Only `start` and `resolve` wait for the device.
+    `mark(phase)` attributes the time since the last mark to `phase`. Nothing that is called during a step waits.
     `step_seconds` has the duration of each step: the training time between two marks of the phase `compute`. `begun_at`
     and `ended_at` are the times of the first and the last mark by the host's `time.perf_counter`; they exclude the
     summing of marks, which takes a noticeable part of a short epoch and belongs to no phase. `marks_tracked` carries a
@@ -198,6 +198,10 @@ class PhaseTimer:
             self._fold()
             # If the device lags far behind, a query at every mark would cost more than it saves.
             self._fold_at = len(self._pending) + _FOLD_AT
+
+    def wait(self) -> None:
+        """Wait for the device: the next mark then comes after the work of all of its streams."""
+        self._clock.synchronize()
 
     def resolve(self) -> dict[Hashable, float]:
         """Wait for the device once; return the seconds per phase since `start`, for the marked phases."""

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from runmanager.tracking.timing.timer import EventClock, HostClock, PhaseTimer, clock_for
+from runmanager.tracking.timing.phases import PhaseTracker
+from runmanager.tracking.timing.timer import TRAINING, EventClock, HostClock, PhaseTimer, clock_for
 
 
 class FakeClock:
@@ -245,3 +246,24 @@ def test_apples_events_are_not_reused_and_may_be_swapped(events: type[Event]) ->
     other = clock_for(torch.device("cuda"))
     with pytest.raises(RuntimeError, match="not recorded after"):
         other.seconds(other.mark(), other.mark())
+
+
+class TwoStreams(FakeClock):
+    """The timeline of a stream that is idle, on a device that is busy until `until` in another one."""
+
+    until = 5.0
+
+    def synchronize(self) -> None:
+        super().synchronize()
+        self.now = max(self.now, self.until)
+
+
+def test_an_epoch_ends_when_all_streams_have() -> None:
+    clock = TwoStreams()
+    clock.now = clock.until
+    timer = PhaseTimer(clock)
+    timer.start()
+    phases = PhaseTracker(timer, default_phase=TRAINING)
+    clock.until = 7.0
+    phases.step_tracked()
+    assert phases.resolve().seconds == {TRAINING: 2.0}
