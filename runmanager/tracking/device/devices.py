@@ -246,14 +246,15 @@ def restore_random_states(states: dict[str, Any], device: torch.device | None = 
     torch.set_rng_state(states["torch"])
     if device is not None:
         if device.type != "cpu" and "device" in states:
-            module: Any = torch.get_device_module(device)
+            of_device: Any = torch.get_device_module(device)
             arguments = () if device.type == "mps" else (device,)
-            module.set_rng_state(states["device"], *arguments)
+            of_device.set_rng_state(states["device"], *arguments)
         return
     accelerator = accelerator_in_use()
     if accelerator is not None and accelerator in states:
-        torch.get_device_module(accelerator).set_rng_state_all(states[accelerator])
-    elif "mps" in states:
+        module: Any = torch.get_device_module(accelerator)
+        module.set_rng_state_all(states[accelerator][: module.device_count()])  # this host may have fewer
+    elif "mps" in states and torch.backends.mps.is_available():
         torch.mps.set_rng_state(states["mps"])
 
 
