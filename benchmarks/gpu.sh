@@ -267,7 +267,7 @@ part_regions() {
 }
 
 part_resnet18() {
-    sweep resnet18 dataset=fake "dataset.in_shape=[3,32,32]" "dataset.size=$COLOURED" dataset.val_size=1000 \
+    sweep resnet18 dataset=fake "dataset.in_shape=[3,32,32]" "dataset.size=$COLOURED" "dataset.val_size=$((COLOURED / 20))" \
         model=torchvision model.architecture=resnet18 lr=0.001 "batch_size=$COLOURED_BATCH" eval_batch_size=500 loader=resident \
         "device=$DEVICE" "precision=$PRECISIONS" "channels_last=false,true" "graphs=$GRAPHS" epochs=7 $FAST
     tables resnet18 "--axis precision" "--axis graphs" "--axis channels_last"
