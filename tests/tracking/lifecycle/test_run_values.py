@@ -112,6 +112,14 @@ def test_no_device_needs_float64(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum_type(torch.device("xpu")) is torch.float64
 
 
+def test_a_device_that_is_left_has_sent_its_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    values, waited = StepValues(), []
+    monkeypatch.setattr(step_values, "synchronize", waited.append)
+    values.add(torch.tensor(1.0), 0)
+    values.add(torch.ones((), device="meta"), 1)
+    assert waited == [torch.device("cpu")]
+
+
 def test_values_keep_their_order_and_precision_between_devices() -> None:
     values = StepValues()
     values.reduce = "sum"
