@@ -226,7 +226,7 @@ def _axis_settings(matches: Matches, along: str) -> frozenset[str]:
             f"`--crossover` must be {_NUM_PARAMETERS} or a numeric setting that is not compared itself, got '{along}'; "
             f"what varies here: {known or 'nothing'}."
         )
-    if not _is_numeric(matches, along):
+    if matches.pairs and not _is_numeric(matches, along):
         raise UsageError(f"`--crossover` must be an axis of numbers above 0, got '{along}'; its values are others.")
     return frozenset({along})
 
