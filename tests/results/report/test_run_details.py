@@ -58,7 +58,8 @@ def test_the_training_part_is_one_row_if_its_phases_are_unknown(
 ) -> None:
     name = sweep.run({"lr": 0.2}, timed([2.0] * 3, eval_seconds=0.375))
     run = read_run(sweep.paths.run(name))
-    lines = format_sections(run_headline(run), run_sections(run, shows_all=True)).partition("\nTimes by phase")[2].splitlines()
+    text = format_sections(run_headline(run), run_sections(run, shows_all=True))
+    lines = text.partition("\nTimes by phase")[2].splitlines()
     assert ["training", "2.000", "80.0%"] in [line.split() for line in lines]
     assert "\n  training" not in details(), "its phases are known"
 
