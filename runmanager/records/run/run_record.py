@@ -147,6 +147,22 @@ class Environment(msgspec.Struct, frozen=True, gc=False):
         return f"unknown: {self.commit_unknown}" if self.commit is None else f"{self.commit} ({self.commit_unknown})"
 
 
+class InferenceRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Calls of a network after training with batches of one size: quantiles of their seconds, and their throughput.
+
+    `inference_samples_per_second` is of the time of all calls. `peak_memory_bytes` is that of the device during them;
+    None on the CPU.
+    """
+
+    batch_size: Int64
+    latency_p50_seconds: float
+    latency_p90_seconds: float
+    latency_p99_seconds: float
+    inference_samples_per_second: float
+    peak_memory_bytes: Int64 | None = None
+    num_calls: Int64 = 0
+
+
 class Measurements(msgspec.Struct, frozen=True, kw_only=True):
     """Measurements of a whole run; None for what was not measured.
 
@@ -164,6 +180,8 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
     `flop_per_step` counts a multiply-add of a matrix product, convolution or attention as two, and no other arithmetic;
     `operations_per_step` counts dispatched operators, without views; `bytes_per_step` is what they would read and write
     without caches.
+
+    `inference` has what was measured after training, by batch size; it is left out where there is nothing.
 
     Peaks are those of the device's memory during training, except `peak_host_bytes`, the peak resident memory of this
     process since it began. Older files have means of what each epoch's record has now (`gpu_…`), which are not read.
@@ -183,6 +201,7 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
     peak_reserved_bytes: Int64 | None = None
     peak_host_bytes: Int64 | None = None
     ceilings: DevicePeaks | None = None
+    inference: list[InferenceRecord] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):

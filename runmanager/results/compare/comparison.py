@@ -15,7 +15,7 @@ from runmanager.results.compare.verdict import INCONCLUSIVE, NO_DIFFERENCE, Judg
 from runmanager.results.load.cells import continued_runs
 from runmanager.results.load.contention import contention, exposure_of
 from runmanager.results.load.run_summary import damage_notes
-from runmanager.results.metrics.metric import LAST, THROUGHPUT, Metric
+from runmanager.results.metrics.metric import BATCH_SIZE, LAST, THROUGHPUT, Metric
 from runmanager.results.table_model.columns import Directions, column_of, setting_name
 from runmanager.text import in_backticks, shell_join
 
@@ -59,7 +59,7 @@ def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOpti
         if continued
         else rows
     )
-    varying = [column for name, column in settings.items() if name in matches.cells.telling]
+    varying = [column for name, column in settings.items() if name in (*matches.cells.telling, BATCH_SIZE)]
     scaling = _scaling_columns(matches)
     return ComparisonTable(
         columns=[*settings.values(), *matches.metric.columns, *scaling],

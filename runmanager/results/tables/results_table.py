@@ -8,6 +8,7 @@ from typing import Any
 from runmanager.records.files.paths import folder_name
 from runmanager.records.run.measurement import MEASUREMENTS, OUTCOMES, Taken, by_unit, named
 from runmanager.records.run.program_report import restored_with
+from runmanager.records.run.run_record import InferenceRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.bulk_reading import gc_paused
 from runmanager.records.storage.labels import Labels, SweepLabels
@@ -192,6 +193,17 @@ def epoch_rows(sweep: SweepContents, plan: SweepRecord | None = None) -> Table:
         shown=(*_SHOWN_EPOCHS, *in_metrics, *_SHOWN_EPOCH_TIMES),
         notes=tuple(damage_notes(sweep.damaged)),
     )
+
+
+def inference_rows(sweep: SweepContents) -> Table:
+    """The rows of inference.csv: each batch size of every run that has measured inference, runs in order of start."""
+    columns = [name for name in InferenceRecord.__struct_fields__ if name != "num_calls"]
+    rows = [
+        Row({"run": run.record.name} | {name: getattr(each, name) for name in columns})
+        for run in sweep.runs
+        for each in run.record.measurements.inference or ()
+    ]
+    return Table(columns=["run", *columns], rows=rows)
 
 
 def _logged_columns(
