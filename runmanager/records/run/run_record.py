@@ -24,7 +24,6 @@ TRAINING_PHASES = PHASES[:3]
 UNKNOWN_WORK = "the work of a step is not known"
 """Beginning of the note that explains why the work of a run's step could not be counted."""
 
-
 RANK_0_ALONE = "samples, throughput and metrics are those of rank 0"
 """End of the deviation of a run of several ranks whose record has the measurements of one."""
 
@@ -148,17 +147,13 @@ class Environment(msgspec.Struct, frozen=True, gc=False):
 
 
 class InferenceRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Calls of a network after training with batches of one size: quantiles of their seconds, and their throughput.
-
-    `inference_samples_per_second` is of the time of all calls. `peak_memory_bytes` is that of the device during them;
-    None on the CPU.
-    """
+    """Calls of a network after training, with batches of one size; the device's peak memory is None for the CPU."""
 
     batch_size: Int64
     latency_p50_seconds: float
     latency_p90_seconds: float
     latency_p99_seconds: float
-    inference_samples_per_second: float
+    inference_samples_per_second: float  # over the time of all calls
     peak_memory_bytes: Int64 | None = None
     num_calls: Int64 = 0
 
@@ -180,8 +175,6 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
     `flop_per_step` counts a multiply-add of a matrix product, convolution or attention as two, and no other arithmetic;
     `operations_per_step` counts dispatched operators, without views; `bytes_per_step` is what they would read and write
     without caches.
-
-    `inference` has what was measured after training, by batch size; it is left out where there is nothing.
 
     Peaks are those of the device's memory during training, except `peak_host_bytes`, the peak resident memory of this
     process since it began. Older files have means of what each epoch's record has now (`gpu_…`), which are not read.
