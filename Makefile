@@ -28,10 +28,11 @@ HYDRA_TESTS := tests/launching/test_hydra_suites.py tests/launching/test_hydra_i
 	tests/app/driver/test_other_sweepers.py tests/app/compose
 FUZZER := atheris==3.0.0
 # The accuracy of the measurements where the truth is known, for docs/measurement_evidence.md.
-TRUTHS := phase_truth warmup_truth bound_truth compare_truth real_sweeps paired_truth tune_truth gate_truth search_truth
+TRUTHS := phase_truth inference_truth warmup_truth bound_truth compare_truth real_sweeps paired_truth tune_truth gate_truth search_truth
 # What an image with PyTorch and its usual company lacks, or has too old a version of.
-CARRIED := click google-crc32c hydra-core markdown-it-py mdurl msgspec nvidia-ml-py omegaconf psutil pydantic pydantic_core pygments \
-	annotated-doc annotated-types pytest-timeout rich shellingham typer typing-inspection
+CARRIED := click google-crc32c hydra-core hypothesis markdown-it-py mdurl msgspec nvidia-ml-py omegaconf packaging psutil \
+	pydantic pydantic_core pygments annotated-doc annotated-types pytest-timeout rich shellingham sortedcontainers typer \
+	typing-inspection
 GPU_PYTHON ?= 3.12
 # The time of the last commit; that of hatchling for sources without one.
 EPOCH = $$(git log -1 --format=%ct 2>/dev/null || echo 1580601600)

@@ -2,7 +2,7 @@
 # Run every check and measurement that needs a GPU, on a bare machine with torch and without a network, in calls of at
 # most nine minutes: the same command again goes on with the parts that have not ended well. It downloads nothing.
 #
-#   make gpu-wheels                                first, where there is a network: what such a machine lacks, 4 MB
+#   make gpu-wheels                                first, where there is a network: what such a machine lacks, 7 MB
 #   benchmarks/gpu.sh [RESULTS]                    RESULTS defaults to ./gpu-results
 #   WHEELS=DIR benchmarks/gpu.sh                   another folder of wheels than ./gpu-wheels
 #   DEVICE=cpu SMALL=1 benchmarks/gpu.sh           a rehearsal; its results are marked, and no page is written from them
@@ -152,8 +152,10 @@ part() {
 FAST="tensorboard.enabled=false checkpoint.every=0"
 if [[ $DEVICE == cuda ]]; then
     GRAPHS=false,true BENCHMARKS=false,true EAGER_PRECISIONS=fp32,tf32,bf16,fp16 PRECISIONS=fp32,tf32,bf16 PAIR=cpu,cuda CAPTURED=true
+    IN_TURNS="device=cpu,cuda"
 else
     GRAPHS=false,auto BENCHMARKS=false EAGER_PRECISIONS=fp32,bf16 PRECISIONS=fp32,bf16 PAIR=cpu CAPTURED=auto
+    IN_TURNS="device=cpu graphs=false,auto"
 fi
 if [[ -n $SMALL ]]; then
     IMAGES=2000 BATCHES=500,1000 SIZES=200,1000 DEPTHS=2,4 WIDE=6 EPOCHS=7 LONG=7 COLOURED=64 COLOURED_BATCH=32 TURNS=5
@@ -227,7 +229,7 @@ part_loaders() {
 }
 
 part_paired() {
-    sweep paired dataset=mnist batch_size=1000 eval_batch_size=10000 loader=resident "device=$PAIR" epochs=2 $FAST \
+    sweep paired dataset=mnist batch_size=1000 eval_batch_size=10000 loader=resident $IN_TURNS epochs=2 $FAST \
         measure=paired "measure.max_seconds=$TURNS"
     tables paired "--axis device"
     "$PYTHON" -c "
@@ -267,7 +269,7 @@ part_regions() {
 }
 
 part_resnet18() {
-    sweep resnet18 dataset=fake "dataset.in_shape=[3,32,32]" "dataset.size=$COLOURED" dataset.val_size=1000 \
+    sweep resnet18 dataset=fake "dataset.in_shape=[3,32,32]" "dataset.size=$COLOURED" "dataset.val_size=$((COLOURED / 20))" \
         model=torchvision model.architecture=resnet18 lr=0.001 "batch_size=$COLOURED_BATCH" eval_batch_size=500 loader=resident \
         "device=$DEVICE" "precision=$PRECISIONS" "channels_last=false,true" "graphs=$GRAPHS" epochs=7 $FAST
     tables resnet18 "--axis precision" "--axis graphs" "--axis channels_last"
@@ -276,7 +278,7 @@ part_resnet18() {
 export -f runmanager sweep tables run_tests
 while read -r name; do export -f "${name?}"; done < <(compgen -A function part_)
 export REPO WORK STAGING PYTHON DEVICE FAST GRAPHS EAGER_PRECISIONS PRECISIONS PAIR CAPTURED TUTORIAL TRACKING CHECKED \
-    COMMIT BENCHMARKS TURNS IMAGES BATCHES SIZES DEPTHS WIDE EPOCHS LONG COLOURED COLOURED_BATCH
+    COMMIT BENCHMARKS IN_TURNS TURNS IMAGES BATCHES SIZES DEPTHS WIDE EPOCHS LONG COLOURED COLOURED_BATCH
 
 part facts 70 20
 part data 30 5

@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 __all__ = ["lacking"]
 
 _PROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
-_OF_CHECKS = ("pytest", "pytest-timeout")
+_OF_CHECKS = ("hypothesis", "pytest", "pytest-timeout")
 
 
 def lacking(requirements: Iterable[str]) -> Iterator[str]:
@@ -34,8 +34,8 @@ def main() -> None:
     of_checks = [each for each in extras["dev"] if Requirement(each).name in _OF_CHECKS]
     if faults := list(lacking([*project["dependencies"], *extras["gpu"], *of_checks])):
         sys.exit(
-            f"error: this machine must have {', '.join(faults)}; gather them by `make gpu-wheels` where there is a "
-            "network, and carry the folder gpu-wheels/ along."
+            f"error: this machine must have {', '.join(faults)}; gather them where there is a network, by `make "
+            "gpu-wheels`, and what that leaves out by `pip download`, and carry the folder gpu-wheels/ along."
         )
 
 

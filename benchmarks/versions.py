@@ -53,7 +53,7 @@ def seconds_of_a_script(workers):
 
 def tracked_over_untracked():
     import torch
-    rule = StoppingRule(min_rounds=16, max_rounds=16)
+    rule = StoppingRule(min_rounds=5, max_rounds=5)
     settings = Settings(stopping_rule=rule, seed=0, writes=False, command="")
     tracking_overhead.keep_freed_memory()
     untracked, tracked = tracking_overhead._seconds_per_epoch(

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from runmanager.cli.commands.ls import FileKind, file_schema
+from runmanager.cli.commands.schema import SchemaKind, schema_of
 
 __all__ = ["breaches", "check_sweep_files"]
 
@@ -71,12 +71,12 @@ def _is_of_type(value: Any, name: str) -> bool:
 
 def check_sweep_files(sweep: Path) -> int:
     """Assert that every record of a sweep is as its schema says; return how many there were."""
-    documents = [(FileKind.SWEEP, sweep / "sweep.json", (sweep / "sweep.json").read_text())]
+    documents = [(SchemaKind.SWEEP, sweep / "sweep.json", (sweep / "sweep.json").read_text())]
     for run in sorted((sweep / "runs").iterdir()):
-        documents.append((FileKind.RUN, run / "run.json", (run / "run.json").read_text()))
+        documents.append((SchemaKind.RUN, run / "run.json", (run / "run.json").read_text()))
         lines = (run / "epochs.jsonl").read_text().splitlines() if (run / "epochs.jsonl").exists() else []
-        documents += [(FileKind.EPOCHS, run / "epochs.jsonl", line) for line in lines]
+        documents += [(SchemaKind.EPOCHS, run / "epochs.jsonl", line) for line in lines]
     for kind, path, text in documents:
-        schema = file_schema(kind)
+        schema = schema_of(kind)
         assert breaches(json.loads(text), schema, schema) == [], path
     return len(documents)

@@ -21,11 +21,12 @@ from runmanager.cli.commands.doctor import doctor
 from runmanager.cli.commands.duel import DuelCommand, duel
 from runmanager.cli.commands.export import export
 from runmanager.cli.commands.help import help_
-from runmanager.cli.commands.ls import diff, ls, schema, show
+from runmanager.cli.commands.ls import diff, ls, show
 from runmanager.cli.commands.report import report
 from runmanager.cli.commands.reproduce import reproduce
 from runmanager.cli.commands.rm import mv, note, rm, tag
 from runmanager.cli.commands.scalars import scalars
+from runmanager.cli.commands.schema import schema
 from runmanager.cli.commands.sweep import HELP_FLAGS, PROGRAM_METAVAR, DemoCommand, SweepCommand, demo, run, sweep
 from runmanager.cli.commands.table import table
 from runmanager.cli.commands.tensorboard import tensorboard

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from runmanager.records.host.standard_streams import print_line
 from runmanager.text import fitted, printable, printable_json, printable_line, wrapped
@@ -45,6 +45,13 @@ def print_text(text: str) -> None:
 def print_json(text: str) -> None:
     """Write JSON to stdout, what no terminal should get by its escapes."""
     _write(printable_json(text))
+
+
+def print_document(value: Any) -> None:
+    """Write a value as JSON to stdout, one name a line."""
+    import msgspec
+
+    print_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
 
 
 def print_exact(text: str) -> None:

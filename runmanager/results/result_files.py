@@ -19,7 +19,7 @@ from runmanager.results.report.html_table import to_html
 from runmanager.results.sweep_snapshot import SweepSnapshot
 from runmanager.results.table_model.columns import Table
 from runmanager.results.tables.cross_sweep import cross_sweep_rows
-from runmanager.results.tables.results_table import epoch_rows
+from runmanager.results.tables.results_table import epoch_rows, inference_rows
 from runmanager.results.tables.text_formats import iter_json, to_csv, to_json, to_markdown
 from runmanager.results.write_throttle import WriteThrottle
 
@@ -71,6 +71,8 @@ def _files(
         paths.comparison("json"): lambda: iter_json(comparison),
         paths.comparison("md"): lambda: to_markdown(_with_notes(comparison, crossover_lines(snapshot.crossovers))),
     }
+    if (inference := inference_rows(snapshot.sweep)).rows:
+        files[paths.inference_csv] = lambda: to_csv(inference)
     if report:
         from runmanager.results.report.report import render_report
 

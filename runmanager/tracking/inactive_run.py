@@ -100,6 +100,11 @@ class InactiveRun:
     def reset_peak_memory(self) -> None:
         """Do nothing."""
 
+    def measure_inference(
+        self, network: torch.nn.Module, example: Any, batch_sizes: Sequence[int] = (1, 32), *, seconds: float = 1.0
+    ) -> None:
+        """Do nothing: the network was not trained."""
+
     def plan_epochs(self, num_epochs: int) -> int:
         """Return the number."""
         return num_epochs

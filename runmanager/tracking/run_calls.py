@@ -1,5 +1,6 @@
 """The calls of a run besides tracking: epochs, values and pictures, the summary, loops by steps, measured turns."""
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -13,11 +14,13 @@ from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import RANK_0_ALONE, EpochRecord
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.run_folder import RunFolder
+from runmanager.tracking.device.devices import device_of
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_metrics.logged_metrics import checked_values, whole_number
 from runmanager.tracking.epoch_metrics.prediction_task import IGNORED, Task
 from runmanager.tracking.epoch_metrics.step_values import Reduce
 from runmanager.tracking.epoch_recorder import EpochRecorder
+from runmanager.tracking.inference import measure_inference
 from runmanager.tracking.lifecycle.run_epochs import OpenEpoch
 from runmanager.tracking.lifecycle.run_measurements import RunMeasurements
 from runmanager.tracking.lifecycle.run_sinks import RunNotes, RunSinks
@@ -25,7 +28,7 @@ from runmanager.tracking.lifecycle.run_values import RunMedia, RunValues, Summar
 from runmanager.tracking.lifecycle.stop_policy import StopPolicy
 from runmanager.tracking.ranks.run_ranks import RunRanks
 from runmanager.tracking.step_loop import StepLoop
-from runmanager.tracking.timing.interleaving import RunTurns
+from runmanager.tracking.timing.interleaving import RunClock, RunTurns
 from runmanager.tracking.timing.timer import PhaseTimer, clock_for
 
 
@@ -78,6 +81,7 @@ class JobCalls(EpochCalls):
 
     _sinks: RunSinks
     _measurements: RunMeasurements
+    _clock: RunClock
 
     @property
     @abstractmethod
@@ -112,6 +116,30 @@ class JobCalls(EpochCalls):
             epoch = self._epochs.make_unrecorded(last.epoch, timer=timer, keep_scores=True)
             yield epoch
             self._sinks.set_last_evaluation(last, epoch.evaluation)
+
+    def measure_inference(
+        self, network: torch.nn.Module, example: Any, batch_sizes: Sequence[int] = (1, 32), *, seconds: float = 1.0
+    ) -> None:
+        """Measure the latency of calls of `network` after training, for about `seconds` with batches of each size.
+
+        `example` is a batch of samples, whose tensors are repeated along their first dimension to fill a batch; a tuple
+        or list holds the positional arguments of a call, a mapping the named ones. They are moved to the network's
+        device before. The network is called in `inference_mode` and evaluation mode. Nothing of it counts in the times
+        and the memory of training. `inference.csv` and `runmanager compare --metric latency_p50_seconds` have the
+        result. Raises `UsageError` for bad arguments, and within an epoch.
+        """
+        if (epoch := self._open.current) is not None:
+            raise UsageError(f"measure_inference() must come after an epoch, got epoch {epoch.number} still open.")
+        self._wait_for_turn()
+        began = time.perf_counter()
+        with self._measurements.left_out():
+            device = device_of(network) or self.device
+            found = measure_inference(network, example, batch_sizes, seconds=seconds, device=device)
+        known = {each.batch_size: each for each in self._measurements.measurements().inference or ()}
+        known |= {each.batch_size: each for each in found}
+        self._measurements.add(inference=list(known.values()))
+        self._folder.write(measurements=self._measurements.measurements())
+        self._clock.left_out_seconds += time.perf_counter() - began
 
     def unrecorded_epoch(self) -> Epoch:
         """Return an epoch for the steps of measured turns, which are recorded as turns only."""

@@ -13,7 +13,7 @@ from runmanager.records.run.run_record import UNKNOWN_WORK
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.text import error_line, pluralize
 from runmanager.tracking.checkpoint.training_state import TrainingState
-from runmanager.tracking.device.devices import preserve_random_states, seed_everything
+from runmanager.tracking.device.devices import made_current, preserve_random_states, seed_everything
 from runmanager.tracking.device.prefetch import BatchCopier, SideStream, prefetch
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.introspect.isolation import quiet_thread
@@ -136,7 +136,7 @@ def train_run(
         is_built_in=True,
     )
     sinks = default_sinks(options.tensorboard) if sinks is None else sinks
-    with ActiveRun(folder=folder, device=device, sinks=sinks, options=run_options) as run:
+    with made_current(device), ActiveRun(folder=folder, device=device, sinks=sinks, options=run_options) as run:
         _train(run, options)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from runmanager.records.run.run_record import Grant
-from runmanager.tracking.device.devices import resolve_device, seed_everything
+from runmanager.tracking.device.devices import made_current, resolve_device, seed_everything
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.options import TurnSource
 from runmanager.tracking.timing.interleaving import RunTurns
@@ -40,7 +40,8 @@ def train_contender(options: TrainingOptions, source: TurnSource) -> dict[str, A
     began = time.monotonic()
     device = resolve_device(options.device)
     run = _UnrecordedRun(device)
-    with float32_precision(Precision(options.precision)), cudnn_benchmark(options.cudnn_benchmark):
+    precision = float32_precision(Precision(options.precision))
+    with made_current(device), precision, cudnn_benchmark(options.cudnn_benchmark):
         seed_everything(options.seed)
         keep_freed_memory()
         components = build_components(run, options)

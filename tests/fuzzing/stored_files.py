@@ -83,7 +83,7 @@ def _read_sweep(paths: SweepPaths) -> None:
     roofline_rows(snapshot.sweep, snapshot.plan)
     encode_page_data(page_data(snapshot)).encode()
     for run in snapshot.sweep.runs:
-        run_sections(run)
+        run_sections(run, shows_all=True)
         read_last_sign_of_life(run.paths, run.record)
         if run.record.status is Status.RUNNING:
             RunningRun(run.name, run.paths, planned=9).as_read().with_share().row(time.time())

@@ -4,6 +4,7 @@ import csv
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,47 @@ def test_a_device_that_appears_later_is_timed_by_its_own_clock(tmp_path: Path) -
     seconds = [epoch.epoch_seconds for epoch in run.epochs]
     assert seconds[0] is None and run.record.environment.device_name == torch.cuda.get_device_name(DEVICE)
     assert seconds[2:] == [pytest.approx(each, rel=0.2, abs=0.005) for each in taken[2:]]
+
+
+ASIDE = """
+import time, torch, runmanager
+matrix = torch.rand(4096, 4096, device="cuda")
+with runmanager.start_run(params={}, root="aside") as run:
+    for _ in range(3):
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        epoch = run.begin_epoch(is_all_training=True)
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for _ in range(200):
+                torch.mm(matrix, matrix)
+        epoch.track(1.0, samples=1)
+        run.end_epoch(epoch)
+        print("took", time.perf_counter() - began)
+"""
+
+
+@needs_cuda
+def test_work_in_a_stream_of_the_programs_own_is_timed_to_its_end(tmp_path: Path) -> None:
+    taken = [float(line.split()[1]) for line in output(tmp_path, ASIDE).splitlines() if line.startswith("took")]
+    (run,) = read_sweep(SweepPaths(tmp_path / "aside")).runs
+    seconds = [epoch.epoch_seconds for epoch in run.epochs]
+    assert seconds[1:] == [pytest.approx(each, rel=0.2, abs=0.005) for each in taken[1:]]
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_a_run_on_the_second_gpu_takes_no_memory_of_the_first(tmp_path: Path) -> None:
+    nvml = pytest.importorskip("pynvml")
+    nvml.nvmlInit()
+    first = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(0).uuid}")
+    before = largest = nvml.nvmlDeviceGetMemoryInfo(first).used
+    words = [*CELLS[:3], "epochs=30", "device=cuda:1"]
+    code = f"from benchmarks.our_training import *; from pathlib import Path; train(compose_cell({words}), Path('.'))"
+    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, env=variables) as process:
+        while process.poll() is None:
+            largest = max(largest, nvml.nvmlDeviceGetMemoryInfo(first).used)
+            time.sleep(0.1)
+    assert process.returncode == 0 and largest < before + 100 * 2**20
 
 
 FULL = """

@@ -1,4 +1,4 @@
-"""The driver's main module: imported once for all jobs, unless it starts threads or fails."""
+"""The driver's main module: imported once for all jobs, unless it starts threads or a GPU, or fails."""
 
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ os.close(handle)
 
 if "threads" in os.environ.get("ON_IMPORT", ""):
     threading.Thread(target=threading.Event().wait, daemon=True).start()
+if "opens a GPU" in os.environ.get("ON_IMPORT", ""):
+    os.path.realpath = lambda path: "/dev/kfd"  # the file that AMD's driver has
 if "exits" in os.environ.get("ON_IMPORT", "") and __name__ != "__main__":
     sys.exit(5)
 
@@ -39,9 +41,10 @@ if __name__ == "__main__":
     [
         ("", {"__main__": 1, "__mp_main__": 2}),  # in the trial fork, and for all jobs
         ("threads", {"__main__": 1, "__mp_main__": 4}),  # in the trial fork, and in each job
+        ("opens a GPU", {"__main__": 1, "__mp_main__": 4}),
     ],
 )
-def test_it_is_imported_once_for_all_jobs_unless_it_starts_threads(
+def test_it_is_imported_once_for_all_jobs_unless_it_starts_threads_or_a_gpu(
     start_driver: Any, tmp_path: Path, on_import: str, imports: dict[str, int]
 ) -> None:
     out, err = start_driver(DRIVER, ON_IMPORT=on_import).communicate(timeout=60)

@@ -3,6 +3,7 @@
 import datetime
 import hashlib
 import json
+from contextlib import contextmanager
 
 import msgspec
 import pytest
@@ -22,6 +23,7 @@ from runmanager.tracking.lifecycle.finalizers import last_run_begun_here
 from runmanager.tracking.options import EarlyStopOptions
 from runmanager.tracking.sinks import LogSink, MemorySink
 from runmanager.tracking.tensorboard.sink import TensorBoardSink
+from runmanager.training import job as training_job
 from runmanager.training.options.dataset import FakeOptions
 from runmanager.training.options.groups import (
     CnnOptions,
@@ -537,3 +539,19 @@ def test_a_model_that_does_not_fit_is_explained_and_recorded(job, own_module):
     record = job.stored("run").record
     assert (record.status, record.reason) == ("failed", "exception")
     assert record.message.startswith("TensorMismatchError: A sample must have 7 values")
+
+
+def test_its_device_is_the_current_one(job, monkeypatch):
+    """Pinned memory, and the wait before a step is captured, belong to whichever is."""
+    current = []
+
+    @contextmanager
+    def noted(device):
+        current.append(device)
+        yield
+        assert len(job.memory.ends) == 1
+        current.pop()
+
+    monkeypatch.setattr(training_job, "made_current", noted)
+    job("named", epochs=1)
+    assert not current and job.memory.ends

@@ -3,13 +3,17 @@
 import multiprocessing
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import psutil
 import pytest
+import torch
 
 from runmanager.records.run.run_record import Grant
+from runmanager.training import speed_race
 from runmanager.training.options.dataset import FakeOptions
 from runmanager.training.options.groups import (
     CnnOptions,
@@ -71,6 +75,26 @@ def test_workers_stand_still_between_turns_that_have_whole_bursts(batch_size: in
     assert watched.states[0] == []  # before the first turn there are none
     assert all(states == [psutil.STATUS_STOPPED] for states in watched.states[1:])
     assert watched.samples[1] == samples  # two batches of the worker, or the whole epoch
+
+
+def test_its_device_is_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    current: list[torch.device] = []
+    monkeypatch.setattr(speed_race, "made_current", lambda device: _noted(device, current))
+
+    class Seeing(Watched):
+        def ask(self, **options: Any) -> Grant | None:
+            assert current == [torch.device("cpu")]
+            return super().ask(**options)
+
+    train_contender(JOB, Seeing(1))
+    assert not current
+
+
+@contextmanager
+def _noted(device: torch.device, current: list[torch.device]) -> Iterator[None]:
+    current.append(device)
+    yield
+    current.pop()
 
 
 def test_a_batch_that_cannot_be_split_is_named() -> None:

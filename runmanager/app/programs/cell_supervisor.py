@@ -371,21 +371,29 @@ class _SeenDevice:
         return msgspec.structs.replace(environment, device_name=self._name(environment, is_child=is_child))
 
     def _name(self, environment: Environment, *, is_child: bool) -> str | None:
-        cuda = _initialised_cuda()
-        if cuda is not None:
-            return str(cuda.get_device_name())
+        if (device := _accelerator()) is not None:
+            from runmanager.tracking.device.devices import device_facts  # loads torch, as the next does
+
+            return str(device_facts(device, cpu_model=None)["device_name"])
         was_seen = "torch" in sys.modules and not is_child
         return environment.cpu_model if was_seen or not find_gpus() else None
 
-    def peak_memory_bytes(self) -> int:
-        """Return the peak of what this process allocated on the accelerator; on CPU its peak resident memory."""
-        cuda = _initialised_cuda()
-        if cuda is not None:
-            return int(cuda.max_memory_allocated())
+    def peak_memory_bytes(self) -> int | None:
+        """Return the peak of what this process allocated on the accelerator; on CPU its peak resident memory.
+
+        None where the accelerator does not tell.
+        """
+        if (device := _accelerator()) is not None:
+            from runmanager.tracking.device.devices import peak_memory
+
+            return peak_memory(device)
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIBIBYTE
 
 
-def _initialised_cuda() -> Any:
-    """Return `torch.cuda` if this process uses it."""
-    torch: Any = sys.modules.get("torch")
-    return torch.cuda if torch is not None and torch.cuda.is_initialized() else None
+def _accelerator() -> Any:
+    """Return the accelerator that this process has used most, a torch.device; None without one."""
+    if "torch" not in sys.modules:
+        return None
+    from runmanager.tracking.device.devices import devices_in_use
+
+    return next(iter(devices_in_use()), None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from runmanager.cli.arguments import RunFormat
-from runmanager.cli.printing import console, print_json, print_text, wrap_lines
+from runmanager.cli.printing import console, print_document, print_text, wrap_lines
 from runmanager.errors import UsageError
 from runmanager.records.sweep.lookup import OUTPUT_ROOT
 from runmanager.text import encodable, pluralize
@@ -52,10 +52,8 @@ def doctor(
 
 def show_json(checks: Sequence["Check"]) -> int:
     """Print the checks as a list of objects; return the exit status."""
-    import msgspec
-
     texts = [{name: encodable(str(text)) for name, text in asdict(check).items()} for check in checks]
-    print_json(msgspec.json.format(msgspec.json.encode(texts), indent=2).decode() + "\n")
+    print_document(texts)
     return _status(check.level for check in checks)
 
 

@@ -69,6 +69,10 @@ def duel(
     candidate_python: Annotated[
         str | None, typer.Option(metavar="PATH", help="The interpreter of the candidate. Default: this one.")
     ] = None,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="The duel's name. Default: duel-DATE.")] = None,
+    output_root: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Where it is stored. Default: outputs.")
+    ] = None,
     fail_if: FailIfOption = None,
     format_: Annotated[
         DuelFormat, typer.Option("--format", help="github prints the answer alone, as a comment in Markdown.")
@@ -87,6 +91,7 @@ def duel(
 
     conditions = [parse_condition(text) for text in fail_if or ()]
     words = [word for word in (one, other) if word is not None]
+    place = {key: value for key, value in (("name", name), ("output_root", output_root)) if value is not None}
     revisions = (baseline_rev, candidate_rev)
     pythons = (baseline_python, candidate_python)
     if any(revisions) or any(pythons):
@@ -94,14 +99,14 @@ def duel(
             revisions = (baseline_rev, candidate_rev or "HEAD")
             if baseline_rev is None:
                 raise UsageError("`--candidate-rev` must go with `--baseline-rev`, got it alone.")
-        return _duel_of_code(ctx, [*words, *ctx.args], revisions, pythons, conditions, format_)
+        return _duel_of_code(ctx, [*words, *ctx.args], place, revisions, pythons, conditions, format_)
     if "--help" in ctx.args:
         print_text(ctx.get_help())
         return 0
     if len(words) < 2:
         raise UsageError("Missing argument 'SIDE': a duel must have two, or --baseline-rev or --baseline-python.")
     _refuse_fixed(ctx)
-    return _duel_of_settings(ctx, words[0], words[1], conditions, format_)
+    return _duel_of_settings(ctx, words[0], words[1], place, conditions, format_)
 
 
 def _refuse_fixed(ctx: typer.Context) -> None:
@@ -110,13 +115,18 @@ def _refuse_fixed(ctx: typer.Context) -> None:
 
 
 def _duel_of_settings(
-    ctx: typer.Context, one: str, other: str, conditions: "list[Condition]", format_: DuelFormat
+    ctx: typer.Context,
+    one: str,
+    other: str,
+    place: Mapping[str, str],
+    conditions: "list[Condition]",
+    format_: DuelFormat,
 ) -> int:
     for word in (one, other):
         if "=" not in word or word.startswith("-"):
             raise UsageError(f"A side of a duel must be overrides like device=cuda, got '{word}'.")
     _refuse_repeated(ctx.args)
-    chosen, others = _own_words(ctx.args)
+    chosen, others = _own_words(ctx.args, place)
     from runmanager.app.request.override_quoting import quote_text
 
     if format_ is DuelFormat.GITHUB and "--quiet" not in others:
@@ -146,12 +156,17 @@ def _refuse_repeated(words: list[str]) -> None:
             )
 
 
-def _own_words(given: list[str]) -> tuple[dict[str, str], list[str]]:
-    """Separate the settings that a duel has defaults for. Raises `UsageError` for a `measure` other than paired."""
+def _own_words(given: list[str], place: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Separate the settings that a duel has defaults for, which options may have given in `place`.
+
+    Raises `UsageError` for one that is given in both ways, and for a `measure` other than paired.
+    """
     for word in given:
+        if word.partition("=")[0] in place:
+            raise UsageError(f"`{word.partition('=')[0]}` must be given once, got it as a word and as an option.")
         if word.startswith("measure=") and word != "measure=paired":
             raise UsageError(f"`measure` must be paired in a duel, got '{word.partition('=')[2]}'; leave it out.")
-    chosen = _DEFAULTS | {"name": dated_name("duel")}
+    chosen = {**_DEFAULTS, "name": dated_name("duel"), **place}
     own = [word for word in given if word.partition("=")[0] in chosen and "=" in word]
     chosen |= {word.partition("=")[0]: word.partition("=")[2] for word in own}
     return chosen, [word for word in given if word not in own and word != "measure=paired"]
@@ -191,6 +206,7 @@ def _answer(pairs: OneSweep | SweepPair, conditions: "list[Condition]", format_:
 def _duel_of_code(
     ctx: typer.Context,
     words: list[str],
+    place: Mapping[str, str],
     revisions: tuple[str | None, str | None],
     pythons: tuple[str | None, str | None],
     conditions: "list[Condition]",
@@ -200,7 +216,7 @@ def _duel_of_code(
     from runmanager.race.duel import run_duel
     from runmanager.results.gate.sweep_pairs import read_two_sweeps
 
-    request = _request(ctx, words, revisions, (pythons[0] or sys.executable, pythons[1] or sys.executable))
+    request = _request(ctx, words, place, revisions, (pythons[0] or sys.executable, pythons[1] or sys.executable))
     candidate = str(Path(request.output_root) / f"{request.name}-candidate")
     followed = in_backticks(shell_join(["runmanager", "watch", candidate]))
     line = f"Both sides run in turns; {followed} shows the progress in another terminal."
@@ -217,7 +233,11 @@ def _duel_of_code(
 
 
 def _request(
-    ctx: typer.Context, words: list[str], revisions: tuple[str | None, str | None], pythons: tuple[str, str]
+    ctx: typer.Context,
+    words: list[str],
+    place: Mapping[str, str],
+    revisions: tuple[str | None, str | None],
+    pythons: tuple[str, str],
 ) -> "DuelRequest":
     from runmanager.race.duel import DuelRequest
 
@@ -225,13 +245,13 @@ def _request(
     if at is not None:
         if Path(words[at]).is_absolute() and any(revisions):
             raise UsageError(f"A script must be given by its path in the repository, got {words[at]}.")
-        name = dated_name("duel")
+        name, output_root = place.get("name", dated_name("duel")), place.get("output_root", "outputs")
         settings = [*words[at + 1 :], *after_separator(fixed_arguments(ctx))]
-        return DuelRequest(name, "outputs", settings, revisions, pythons, words[at], words[:at])
+        return DuelRequest(name, output_root, settings, revisions, pythons, words[at], words[:at])
     _refuse_fixed(ctx)
     if flags := [word for word in words if word.startswith("-")]:
         raise UsageError(f"A duel of commits or environments must have settings alone, got '{flags[0]}'.")
-    chosen, others = _own_words(words)
+    chosen, others = _own_words(words, place)
     name, output_root = chosen.pop("name"), chosen.pop("output_root")
     settings = [*(f"{key}={value}" for key, value in chosen.items()), *others]
     return DuelRequest(name, output_root, settings, revisions, pythons)

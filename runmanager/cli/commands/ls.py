@@ -1,12 +1,9 @@
-"""`runmanager ls`, `show`, `diff` and `schema`: what is stored of sweeps, of runs, and of the files' fields."""
+"""`runmanager ls`, `show` and `diff`: what is stored of sweeps and of runs."""
 
-import inspect
 import time
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 import typer
 
 from runmanager.cli.arguments import BetterOption, RunFormat, RunFormatOption, RunName, RunSettings, read_named_run
@@ -15,6 +12,7 @@ from runmanager.cli.printing import (
     TableFormat,
     console,
     max_text_rows,
+    print_document,
     print_json,
     print_rendered,
     print_table,
@@ -25,9 +23,7 @@ from runmanager.cli.printing import (
 )
 from runmanager.errors import UsageError
 from runmanager.records.files.file_errors import require_current_folder
-from runmanager.records.run.run_record import SCHEMA_VERSION, EpochRecord, RunRecord
 from runmanager.records.sweep.lookup import OUTPUT_ROOT
-from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.text import printable_line
 
 
@@ -99,50 +95,24 @@ def diff(one: RunName, other: RunName, format_: RunFormatOption = RunFormat.TEXT
         print_text(f"\n{wrap_lines(caution)}\n")
 
 
-def show(run: RunName, settings: RunSettings = None) -> None:
-    """Show everything about one run: settings, state, epochs, times, environment, notes, files, log and error."""
+def show(
+    run: RunName,
+    settings: RunSettings = None,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Show every setting, measurement and fact of the environment.")
+    ] = False,
+    format_: RunFormatOption = RunFormat.TEXT,
+) -> None:
+    """Show one run: its state, settings, epochs, times, environment, notes, files, log and error."""
     from runmanager.results.report.run_details import run_headline, run_sections
     from runmanager.results.table_model.sections import format_sections
 
     stored = read_named_run(run, settings)
-    print_text(format_sections(run_headline(stored), run_sections(stored)))
+    if format_ is RunFormat.JSON:
+        from runmanager.cli.output_schemas import ShownRun
 
-
-_DIALECT = "https://json-schema.org/draft/2020-12/schema"
-
-
-class FileKind(StrEnum):
-    """The files that have a schema; `epochs` is that of each line."""
-
-    RUN = "run"
-    EPOCHS = "epochs"
-    SWEEP = "sweep"
-
-
-_TYPES: dict[FileKind, type[msgspec.Struct]] = {
-    FileKind.RUN: RunRecord,
-    FileKind.EPOCHS: EpochRecord,
-    FileKind.SWEEP: SweepRecord,
-}
-
-
-def file_schema(kind: FileKind) -> dict[str, Any]:
-    """Return the JSON Schema of a file, with its version as `version` and in `$id`.
-
-    Names that it does not know are allowed, as readers ignore them.
-    """
-    (root,), components = msgspec.json.schema_components([_TYPES[kind]], ref_template="#/$defs/{name}")
-    for component in components.values():
-        if "description" in component:
-            component["description"] = inspect.cleandoc(component["description"])
-    identity = {"$schema": _DIALECT, "$id": f"urn:runmanager:{kind}:{SCHEMA_VERSION}", "version": SCHEMA_VERSION}
-    return {**identity, **root, "$defs": components}
-
-
-def schema(
-    kind: Annotated[FileKind, typer.Argument(metavar="run|epochs|sweep", help="run.json, epochs.jsonl or sweep.json.")],
-) -> None:
-    """Print the JSON Schema of a file of sweeps, with its version; that of `epochs` is of each line."""
-    import json
-
-    print_text(json.dumps(file_schema(kind), indent=2) + "\n")
+        print_document(ShownRun(str(stored.paths.root), stored.record, list(stored.epochs)))
+        return
+    print_text(format_sections(run_headline(stored), run_sections(stored, shows_all=show_all)))
+    if not show_all:
+        print_text("\n--all shows every setting, measurement and fact of the environment.\n")

@@ -2,12 +2,11 @@
 
 from typing import Annotated
 
-import msgspec
 import typer
 
 from runmanager.cli.arguments import RunFormat, RunFormatOption
 from runmanager.cli.completion import complete_targets
-from runmanager.cli.printing import print_json, print_text
+from runmanager.cli.printing import print_document, print_text
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.sweep.lookup import find_sweep_or_run
@@ -51,7 +50,7 @@ def scalars(
             | {"scalar": each.scalar or None}
             for each in numbers
         ]
-        print_json(msgspec.json.format(msgspec.json.encode(found_numbers), indent=2).decode() + "\n")
+        print_document(found_numbers)
         return
     if not numbers:
         print_text(f"{run.paths.log} has no named number that may be a metric.\n")

@@ -4,8 +4,10 @@ from typing import Annotated
 
 import typer
 
-from runmanager.cli.arguments import SweepName
+from runmanager.cli.arguments import RunFormat, SweepName
+from runmanager.cli.printing import print_document
 from runmanager.errors import UsageError
+from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver, timeout_faults
 from runmanager.records.sweep.lookup import find_sweep
 from runmanager.signals import INTERRUPTED_STATUS
@@ -18,6 +20,7 @@ def watch(
         str | None,
         typer.Option(help="The logged metric to show first. Default: what there is room for, in order of appearance."),
     ] = None,
+    format_: Annotated[RunFormat, typer.Option("--format", help="JSON goes with --once.")] = RunFormat.TEXT,
     heartbeat_timeout: Annotated[
         float,
         typer.Option(
@@ -35,7 +38,11 @@ def watch(
 
     if faults := timeout_faults("--heartbeat-timeout", heartbeat_timeout):
         raise UsageError(faults[0])
+    if format_ is RunFormat.JSON and not once:
+        raise UsageError("`--format json` must come with --once, got it without; a sweep that runs on has no document.")
     paths = find_sweep(sweep)
+    if format_ is RunFormat.JSON:
+        return _print_state(paths)
     console = make_console()
     if once:
         return show_state(paths, console, queue=local_queue())
@@ -49,3 +56,23 @@ def watch(
         )
     except KeyboardInterrupt:
         return INTERRUPTED_STATUS
+
+
+def _print_state(sweep: SweepPaths) -> int:
+    from runmanager.app.follow.sweep_state import SweepReader
+    from runmanager.cli.output_schemas import WatchedCell, WatchedSweep
+    from runmanager.launching.launchers import local_queue
+
+    state = SweepReader(sweep, queue=local_queue()).read()
+    cells = [
+        WatchedCell(
+            each.name,
+            each.label,
+            each.record.reason if each.record else None,
+            each.record.message if each.record else each.damage,
+            str(each.paths.root),
+        )
+        for each in state.cells
+    ]
+    print_document(WatchedSweep(str(sweep.root), state.is_ended, state.status, cells))
+    return state.status

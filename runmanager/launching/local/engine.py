@@ -20,7 +20,7 @@ from runmanager.launching.local.job_loop import Engine
 from runmanager.launching.local.jobs import Job, LimitWatch, Listener, ProcessExit
 from runmanager.launching.local.turns import Turns
 from runmanager.launching.local.worker import Raised, Request, Returned
-from runmanager.records.host.gpus import VISIBLE_VARIABLE
+from runmanager.records.host.gpus import visibility
 from runmanager.records.host.process import OF_TASK, usable_cores
 from runmanager.records.run.status import Outcome, Reason, Status
 
@@ -239,7 +239,7 @@ def _server_environment(workers: int) -> dict[str, str]:
 def _environment(lease: Lease) -> dict[str, str]:
     # A job is a program of its own: as the driver's task, one of several, it would take itself for one of their ranks.
     variables = {name: value for name, value in os.environ.items() if not OF_TASK.fullmatch(name)}
-    return variables if lease.visible is None else {**variables, VISIBLE_VARIABLE: lease.visible}
+    return variables if lease.visible is None else {**variables, **visibility(lease.visible)}
 
 
 def _receive_answer(child: _Child) -> None:

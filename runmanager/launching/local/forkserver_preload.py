@@ -52,23 +52,25 @@ def _preload_main_module(state: Mapping[str, Any]) -> None:
         import_main_module(state)
 
 
+_GPU_FILES = ("/dev/nvidia", "/dev/dxg", "/dev/kfd", "/dev/dri")  # NVIDIA's, Windows', AMD's, Intel's and AMD's
+
+
 def _is_harmless(state: Mapping[str, Any]) -> bool:
-    """Whether this process can still be forked after it has imported the main module: no threads, no CUDA."""
+    """Whether this process can still be forked after it has imported the main module: no threads, no GPU."""
     devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, 1)
     os.dup2(devnull, 2)
-    had_cuda = _has_cuda()
+    had_gpu = _has_gpu()
     try:
         import_main_module(state)
     except BaseException:  # each run's process raises the same, where it can be read
         return False
-    return len(os.listdir("/proc/self/task")) == 1 and _has_cuda() == had_cuda
+    return len(os.listdir("/proc/self/task")) == 1 and _has_gpu() == had_gpu
 
 
-def _has_cuda() -> bool:
+def _has_gpu() -> bool:
     return "libcuda.so" in Path("/proc/self/maps").read_text(errors="replace") or any(
-        os.path.realpath(f"/proc/self/fd/{name}").startswith(("/dev/nvidia", "/dev/dxg"))
-        for name in os.listdir("/proc/self/fd")
+        os.path.realpath(f"/proc/self/fd/{name}").startswith(_GPU_FILES) for name in os.listdir("/proc/self/fd")
     )
 
 

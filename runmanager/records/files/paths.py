@@ -249,6 +249,10 @@ class SweepPaths:
         return self.root / "epochs.csv"
 
     @property
+    def inference_csv(self) -> Path:
+        return self.root / "inference.csv"
+
+    @property
     def summaries(self) -> Path:
         """The cached summaries of ended runs; may be deleted at any time."""
         return self.root / ".summaries"

@@ -1,10 +1,12 @@
 """GPUs of this machine, found without torch, which would start CUDA in a driver; their measured peaks."""
 
+import importlib.util
 import os
 import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -12,25 +14,35 @@ import msgspec
 from runmanager.records.files.atomic_files import locked_folder, replace_file
 from runmanager.records.files.file_errors import UNREADABLE, Int64
 
-VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
+_VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
+# Of those that are left by the first, a process sees those in the second, or if that is empty in CUDA's.
+_AMD_VARIABLES = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+_AMD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
 _DRIVER_FOLDER = Path("/proc/driver/nvidia/gpus")
 _DEVICES = Path("/dev")
-_AMD = Path("/dev/kfd")  # PyTorch's name for AMD's GPUs is cuda too
 _UNKNOWN = "?"  # in a unique name that the driver has not read yet
 _UUID = re.compile(r"\(UUID: ((?:GPU|MIG)-[^)]+)\)")
 _SECONDS = 20  # nvidia-smi wakes a sleeping driver; a broken one must not hang the command
 
 
 def find_gpus(
-    environment: Mapping[str, str] | None = None, *, driver: Path = _DRIVER_FOLDER, devices: Path = _DEVICES
+    environment: Mapping[str, str] | None = None,
+    *,
+    driver: Path = _DRIVER_FOLDER,
+    devices: Path = _DEVICES,
+    nodes: Path = _AMD_NODES,
 ) -> tuple[str, ...]:
-    """Return the GPUs that a process may use here, named as CUDA_VISIBLE_DEVICES names them; empty where none is found.
+    """Return the GPUs that PyTorch calls cuda and a process may use here, named as CUDA_VISIBLE_DEVICES names them.
 
     That variable decides, as far as its names are of GPUs that are here; without it all are. NVIDIA's driver lists them
     under /proc, else `nvidia-smi -L` does. They have their unique names, which are the same for all processes, if these
-    are known; of a GPU in slices each slice is one.
+    are known; of a GPU in slices each slice is one. With a PyTorch for AMD they are AMD's, by the kernel's list. Empty
+    where none is found.
     """
-    given = (os.environ if environment is None else environment).get(VISIBLE_VARIABLE)
+    environment = os.environ if environment is None else environment
+    if _is_for_amd():
+        return _of_amd(environment, nodes, devices)
+    given = environment.get(_VISIBLE_VARIABLE)
     listed = _of_driver(driver, devices)
     if given is not None:
         return _parse_visible(given, known=listed or ())
@@ -39,11 +51,56 @@ def find_gpus(
 
 def has_cuda() -> bool:
     """Whether this machine has a GPU that PyTorch calls cuda, and this process may use it."""
-    return bool(find_gpus()) or _AMD.exists()
+    return bool(find_gpus())
+
+
+def visibility(names: str) -> dict[str, str]:
+    """Return the variables that let a process see only the GPUs with these names, which have commas between them."""
+    if not _is_for_amd():
+        return {_VISIBLE_VARIABLE: names}
+    return dict.fromkeys((_VISIBLE_VARIABLE, _AMD_VARIABLES[1]), names or "-1")  # AMD takes an empty one for not set
+
+
+@cache
+def _is_for_amd() -> bool:
+    """Whether PyTorch is one for AMD's GPUs, from the file that it reads that from itself."""
+    torch = importlib.util.find_spec("torch")
+    try:
+        text = "" if torch is None or torch.origin is None else Path(torch.origin).with_name("version.py").read_text()
+    except OSError:
+        return False
+    return re.search(r"^hip\b[^=]*= *['\"]", text, re.MULTILINE) is not None
+
+
+def _of_amd(environment: Mapping[str, str], nodes: Path, devices: Path) -> tuple[str, ...]:
+    """Return AMD's GPUs that have a device file, by their numbers in HIP_VISIBLE_DEVICES.
+
+    PyTorch compares unique names with those of AMD's tools, which it may lack.
+    """
+    names = []
+    for folder in sorted(nodes.glob("[0-9]*"), key=lambda path: int(path.name)):
+        try:
+            facts = dict(line.split(maxsplit=1) for line in (folder / "properties").read_text().splitlines())
+        except OSError:  # of a GPU that a container was not given
+            continue
+        is_gpu = facts.get("simd_count", "0") != "0"
+        if is_gpu and (devices / "dri" / f"renderD{facts.get('drm_render_minor')}").exists():
+            names.append(f"GPU-{int(facts.get('unique_id', 0)):016x}")
+    first, second = (environment.get(name) for name in _AMD_VARIABLES)
+    if first is not None:
+        names = [names[place] for place in _places(first, names)]
+    second = second or environment.get(_VISIBLE_VARIABLE)
+    return tuple(map(str, _places(second, names) if second else range(len(names))))
+
+
+def _places(given: str, names: Sequence[str]) -> list[int]:
+    """Return the places in the list `names` of the GPUs that a variable lists."""
+    found = _parse_visible(given, known=names) if names else ()
+    return [int(name) if name.isdecimal() else names.index(name) for name in found if name in names or name.isdecimal()]
 
 
 def _parse_visible(given: str, *, known: Sequence[str]) -> tuple[str, ...]:
-    """Parse CUDA_VISIBLE_DEVICES as CUDA does: a name that is not of a `known` GPU ends the list, if any is known.
+    """Parse such a variable as CUDA does: a name that is not of a `known` GPU ends the list, if any is known.
 
     A GPU is named by its index or by the beginning of its unique name.
     """

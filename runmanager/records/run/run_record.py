@@ -24,7 +24,6 @@ TRAINING_PHASES = PHASES[:3]
 UNKNOWN_WORK = "the work of a step is not known"
 """Beginning of the note that explains why the work of a run's step could not be counted."""
 
-
 RANK_0_ALONE = "samples, throughput and metrics are those of rank 0"
 """End of the deviation of a run of several ranks whose record has the measurements of one."""
 
@@ -147,6 +146,18 @@ class Environment(msgspec.Struct, frozen=True, gc=False):
         return f"unknown: {self.commit_unknown}" if self.commit is None else f"{self.commit} ({self.commit_unknown})"
 
 
+class InferenceRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Calls of a network after training, with batches of one size; the device's peak memory is None for the CPU."""
+
+    batch_size: Int64
+    latency_p50_seconds: float
+    latency_p90_seconds: float
+    latency_p99_seconds: float
+    inference_samples_per_second: float  # over the time of all calls
+    peak_memory_bytes: Int64 | None = None
+    num_calls: Int64 = 0
+
+
 class Measurements(msgspec.Struct, frozen=True, kw_only=True):
     """Measurements of a whole run; None for what was not measured.
 
@@ -183,6 +194,7 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
     peak_reserved_bytes: Int64 | None = None
     peak_host_bytes: Int64 | None = None
     ceilings: DevicePeaks | None = None
+    inference: list[InferenceRecord] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -1,7 +1,7 @@
 """The comparison table: one row a matched pair, with its effect, interval, verdict and reason."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from runmanager.records.storage.reader import SweepContents
@@ -11,12 +11,12 @@ from runmanager.results.compare.cell_pairing import Axis, varying_axes
 from runmanager.results.compare.comparison_table import CompareOptions, ComparisonRow, ComparisonTable
 from runmanager.results.compare.matched_pairs import Match, Matches, match_sides, paired_axes
 from runmanager.results.compare.sweep_question import with_metric_of_sweep
-from runmanager.results.compare.verdict import Judgement, judge
+from runmanager.results.compare.verdict import INCONCLUSIVE, NO_DIFFERENCE, Judgement, judge
 from runmanager.results.load.cells import continued_runs
 from runmanager.results.load.contention import contention, exposure_of
 from runmanager.results.load.run_summary import damage_notes
-from runmanager.results.metrics.metric import LAST, THROUGHPUT, Metric
-from runmanager.results.table_model.columns import MISSING, Directions, column_of, setting_name
+from runmanager.results.metrics.metric import BATCH_SIZE, LAST, THROUGHPUT, Metric
+from runmanager.results.table_model.columns import Directions, column_of, setting_name
 from runmanager.text import in_backticks, shell_join
 
 
@@ -59,7 +59,7 @@ def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOpti
         if continued
         else rows
     )
-    varying = [column for name, column in settings.items() if name in matches.cells.telling]
+    varying = [column for name, column in settings.items() if name in (*matches.cells.telling, BATCH_SIZE)]
     scaling = _scaling_columns(matches)
     return ComparisonTable(
         columns=[*settings.values(), *matches.metric.columns, *scaling],
@@ -71,7 +71,9 @@ def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOpti
             *_contradictions(sweep, matches.metric),
             *damage_notes(sweep.damaged),
         ),
-        legend=" ".join([*_standing_in(sweep, matches, options), _legend(matches), _verdicts(matches.metric, options)]),
+        legend=" ".join(
+            [*_standing_in(sweep, matches, options), _legend(matches), *_verdicts(rows, matches.metric, options)]
+        ),
         command=_commands(sweep, matches.axes[-1:], options) if matches.is_picked else "",
     )
 
@@ -164,44 +166,39 @@ def _shown(matches: Matches) -> tuple[str, ...]:
     return (*axis, *answer, *metric.value_columns, "reason")
 
 
-_INTERVALS = f"The intervals of all rows hold jointly with 95% confidence. {MISSING} is not measured."
+_INTERVALS = "all intervals hold jointly with 95% confidence."
 
 
 def _legend(matches: Matches) -> str:
     metric = matches.metric
     in_turns = [all(side.in_turns for side in match.sides) for match in matches.pairs]
     if metric == THROUGHPUT and any(in_turns):
-        others = "" if all(in_turns) else " Rows without rounds: of the medians over epochs."
-        return (
-            "The speedup is candidate / baseline, of the samples per second in each round side by side: the mean over "
-            "pairs of processes of the trimmed mean of their rounds (warm-up does not count), with its 95% interval."
-            f"{others} {_INTERVALS}"
-        )
+        others = "" if all(in_turns) else ", or of medians over epochs where there are none"
+        return f"Speedup: candidate / baseline, samples per second in rounds side by side{others}; {_INTERVALS}"
     if metric == THROUGHPUT:
-        return (
-            "The speedup is candidate / baseline, of the geometric mean over runs of a run's median samples per second "
-            f"over measured epochs (warm-up does not count), with its 95% interval. {_INTERVALS}"
-        )
-    center = "mean" if metric.effect == "difference" else "geometric mean"
-    of_run = f"a run's median {metric.name} over measured epochs" if metric.per_epoch else metric.name
+        return f"Speedup: candidate / baseline, samples per second without warm-up epochs; {_INTERVALS}"
+    of_run = f"{metric.name} without warm-up epochs" if metric.per_epoch else metric.name
     if metric.at != LAST:
         of_run = f"{metric.name} at each run's best epoch"
-    of = f"of the {center} over runs of {of_run}, with its 95% interval. {_INTERVALS}"
     if metric.is_time:
-        return f"The speedup is baseline / candidate, {of}"
+        return f"Speedup: baseline / candidate, {of_run}; {_INTERVALS}"
     better = "more" if metric.more_is_better else "less"
     sign = "-" if metric.effect == "difference" else "/"
-    return f"The {metric.effect} is candidate {sign} baseline, {of} For {metric.name}, {better} is better."
+    of = f"{of_run} ({better} is better)"
+    return f"{metric.effect.capitalize()}: candidate {sign} baseline, {of}; {_INTERVALS}"
 
 
-def _verdicts(metric: Metric, options: CompareOptions) -> str:
-    """Explain the verdicts that claim no difference."""
-    margin = options.margin_of(metric.effect)
-    if margin is None:
-        return "`inconclusive` is not known: the interval includes 0, and no `--margin` is set for negligible effects."
-    within = f"0 ± {margin:g}" if metric.effect == "difference" else f"1 ± {margin * 100:g}%"
-    wide = "the interval" if metric.effect == "difference" else "the interval or the drift"
-    return f"`no difference` has its interval within {within}; `inconclusive` is not known: {wide} is too wide."
+def _verdicts(rows: Sequence[ComparisonRow], metric: Metric, options: CompareOptions) -> Iterator[str]:
+    """Explain the verdicts among the rows that claim no difference."""
+    margin, found = options.margin_of(metric.effect), {row["verdict"] for row in rows}
+    if margin is not None and NO_DIFFERENCE in found:
+        within = f"0 ± {margin:g}" if metric.effect == "difference" else f"1 ± {margin * 100:g}%"
+        yield f"`no difference`: the interval is within {within}."
+    if margin is None and INCONCLUSIVE in found:
+        yield "`inconclusive`: the interval includes 0, and no `--margin` says what is negligible."
+    elif INCONCLUSIVE in found:
+        wide = "the interval" if metric.effect == "difference" else "the interval or the drift"
+        yield f"`inconclusive`: not known, as {wide} is too wide."
 
 
 def _standing_in(sweep: SweepContents, matches: Matches, options: CompareOptions) -> list[str]:

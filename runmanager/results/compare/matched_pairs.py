@@ -22,7 +22,7 @@ from runmanager.results.compare.comparability import obstacles
 from runmanager.results.compare.comparison_side import Side, label_of
 from runmanager.results.compare.comparison_table import ANY_AXIS, CompareOptions
 from runmanager.results.load.cells import Cell, Cells, gather_cells
-from runmanager.results.metrics.metric import Metric
+from runmanager.results.metrics.metric import BATCH_SIZE, Metric, by_batch_size
 from runmanager.results.metrics.metric_lookup import find_metric
 from runmanager.results.stats.descriptive import median
 from runmanager.text import format_value
@@ -67,7 +67,17 @@ class Matches:
     def names(self) -> list[str]:
         """The settings that are matched along any of the axes, by dotted name."""
         compared: frozenset[str] = self.axes[0].members if len(self.axes) == 1 else frozenset()
-        return [name for name in self.cells.columns if name not in compared and name not in self.cells.seeds]
+        matched = [name for name in self.cells.columns if name not in compared and name not in self.cells.seeds]
+        return [*matched, *self._by_inference]
+
+    @property
+    def varying(self) -> list[str]:
+        """What varies among the cells, or among the pairs of one."""
+        return [*self.cells.varying, *self._by_inference]
+
+    @property
+    def _by_inference(self) -> list[str]:
+        return [BATCH_SIZE] if any(BATCH_SIZE in match.settings for match in self.pairs) else []
 
     def is_stand_in(self, match: Match) -> bool:
         """Whether a pair is along the axis that stands in for another."""
@@ -203,19 +213,22 @@ def _along(cells: Cells, axis: Axis, metric: Metric, baseline_value: Any) -> Ite
     for pair in pair_cells(cells, axis, index):
         values = _as_field(axis.values[index]), _as_field(pair.candidate)
         members = pair.baseline_cells, pair.candidate_cells
-        baseline, candidate = (
-            Side(
-                label_of(axis.name, value),
-                of_side,
-                metric,
-                paired=_are_paired(cells, of_side),
-                in_turns=_are_in_turns(cells, of_side, axis.name),
-                following=following,
-                seeds=cells.seeds,
+        stored = [cell.stored for of_side in members for cell in of_side if cell.stored is not None]
+        for batch_size, of_size in by_batch_size(metric, stored):
+            baseline, candidate = (
+                Side(
+                    label_of(axis.name, value),
+                    of_side,
+                    of_size,
+                    paired=_are_paired(cells, of_side),
+                    in_turns=_are_in_turns(cells, of_side, axis.name),
+                    following=following,
+                    seeds=cells.seeds,
+                )
+                for value, of_side in zip(values, members, strict=True)
             )
-            for value, of_side in zip(values, members, strict=True)
-        )
-        yield Match(axis, pair.settings, values, (baseline, candidate))
+            settings = pair.settings if batch_size is None else {**pair.settings, BATCH_SIZE: batch_size}
+            yield Match(axis, settings, values, (baseline, candidate))
 
 
 def _as_field(value: Any) -> Any:

@@ -135,7 +135,7 @@ def crossovers(
         raise UsageError(f"`--crossover` must go with a metric of ratios, got {matches.metric.name}; leave one out.")
     requested = matches.without_stand_in()
     names = _axis_settings(requested, along)
-    varying = [name for name in requested.cells.varying if name not in names]
+    varying = [name for name in requested.varying if name not in names]
     groups = _groups(matches, comparison, along)[:most]
     found = [_crossover(requested.metric.name, along, group, varying) for group in groups]
     return [each for each in found if each is not None]
@@ -200,7 +200,7 @@ def skipped_crossover_notes(matches: Matches, comparison: ComparisonTable) -> li
 
 
 def _numeric_axes(matches: Matches) -> list[str]:
-    return [name for name in matches.names if name in matches.cells.varying and _is_numeric(matches, name)]
+    return [name for name in matches.names if name in matches.varying and _is_numeric(matches, name)]
 
 
 def crossover_answers(matches: Matches, comparison: ComparisonTable, along: str) -> list[str]:
@@ -221,12 +221,12 @@ def _axis_settings(matches: Matches, along: str) -> frozenset[str]:
     if along == _NUM_PARAMETERS:
         return _model_settings(matches)
     if along not in matches.names:
-        known = ", ".join(name for name in matches.names if name in matches.cells.varying)
+        known = ", ".join(name for name in matches.names if name in matches.varying)
         raise UsageError(
             f"`--crossover` must be {_NUM_PARAMETERS} or a numeric setting that is not compared itself, got '{along}'; "
             f"what varies here: {known or 'nothing'}."
         )
-    if not _is_numeric(matches, along):
+    if matches.pairs and not _is_numeric(matches, along):
         raise UsageError(f"`--crossover` must be an axis of numbers above 0, got '{along}'; its values are others.")
     return frozenset({along})
 
@@ -240,7 +240,7 @@ def _is_numeric(matches: Matches, name: str) -> bool:
 
 def _model_settings(matches: Matches) -> frozenset[str]:
     """Return the settings that change the number of parameters by themselves: those of the model, under any name."""
-    varying = [name for name in matches.names if name in matches.cells.varying]
+    varying = [name for name in matches.names if name in matches.varying]
     known = [(match.settings, _value(match, _NUM_PARAMETERS)) for match in matches.pairs]
     moving = set()
     for name in varying:

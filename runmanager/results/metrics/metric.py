@@ -222,6 +222,49 @@ def unit_rate_metric(text: str, unit: str) -> Metric:
     return Metric(text, "speedup", values, True, True, f"no {text}", rounded=True)
 
 
+BATCH_SIZE = "infer.batch_size"
+"""What tells the rows of a comparison by inference apart: the size of its batches."""
+
+_OF_INFERENCE = {
+    "latency_p50_seconds": False,
+    "latency_p90_seconds": False,
+    "latency_p99_seconds": False,
+    "inference_samples_per_second": True,
+}
+"""The metrics of inference, and whether more is better."""
+
+
+def inference_metric(name: str, batch_size: int | None = None) -> Metric | None:
+    """Return the metric of inference of that name; None for another name.
+
+    It is that of batches of one size, or without `batch_size` of the only size that a run has measured.
+    """
+    if (more_is_better := _OF_INFERENCE.get(name)) is None:
+        return None
+
+    def values(run: StoredRun) -> list[float]:
+        found = [each for each in run.record.measurements.inference or () if batch_size in (None, each.batch_size)]
+        return [getattr(each, name) for each in found] if len(found) == 1 else []
+
+    lack = f"no {name} of {'a single batch size' if batch_size is None else f'batches of {batch_size}'}"
+    return Metric(name, "speedup", values, False, more_is_better, lack, rounded=True)
+
+
+def inference_names(runs: Iterable[StoredRun]) -> list[str]:
+    """Return the metrics of inference, if any of the runs has measured it."""
+    return list(_OF_INFERENCE) if any(run.record.measurements.inference for run in runs) else []
+
+
+def by_batch_size(metric: Metric, runs: Iterable[StoredRun]) -> list[tuple[int | None, Metric]]:
+    """Return a metric of inference for each batch size that the runs have measured; any other metric as it is."""
+    if inference_metric(metric.name) is not None:
+        sizes = {each.batch_size for run in runs for each in run.record.measurements.inference or ()}
+        found = [(size, inference_metric(metric.name, size)) for size in sorted(sizes)]
+        if of_sizes := [(size, each) for size, each in found if each is not None]:
+            return [*of_sizes]
+    return [(None, metric)]
+
+
 def _last(run: StoredRun, name: str) -> EpochRecord | None:
     return next((epoch for epoch in reversed(run.epochs) if name in (epoch.metrics or {})), None)
 

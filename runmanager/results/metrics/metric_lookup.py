@@ -20,6 +20,8 @@ from runmanager.results.metrics.metric import (
     At,
     Metric,
     epoch_metric,
+    inference_metric,
+    inference_names,
     recorded_metrics,
     recorded_units,
     time_to,
@@ -92,9 +94,9 @@ def find_metric(text: str, runs: Sequence[StoredRun] = (), *, better: str | None
     if name == _TIME_TO_ACCURACY:
         _refuse(text, better=better, at=at)
         return time_to_accuracy(_parse_accuracy(target, text))
-    if text in _BY_NAME:
+    if (known := _BY_NAME.get(text) or inference_metric(text)) is not None:
         _refuse(text, better=better, at=at)
-        return _BY_NAME[text]
+        return known
     columns = _logged(runs)
     if (recorded := _of_epochs(text, columns)) is not None:
         more_is_better = Directions.of_runs(runs).required(recorded["name"], better=better, shown=text)
@@ -114,7 +116,7 @@ def find_metric(text: str, runs: Sequence[StoredRun] = (), *, better: str | None
 def known_metrics(runs: Sequence[StoredRun]) -> list[str]:
     """Return the names of all metrics of these runs, without times to a target."""
     columns = _logged(runs)
-    return [*_PLAIN_METRICS, *columns.metrics.values(), *columns.rates.values()]
+    return [*_PLAIN_METRICS, *inference_names(runs), *columns.metrics.values(), *columns.rates.values()]
 
 
 def recorded_names(runs: Sequence[StoredRun]) -> list[str]:

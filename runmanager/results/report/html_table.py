@@ -26,6 +26,10 @@ _WORST_FIRST = (
     *("failed", "crashed", "killed", "skipped", "running", "pending", "finished"),
     *("faster", "inconclusive"),
 )
+_CUT = "cut"
+_ONE_LINE = {"created": "line", "states": "line", "command": _CUT}
+"""Columns of sweeps that stay on one line, with their class."""
+
 _LONG_TEXT = 60  # characters; longer fields get a wide column
 
 
@@ -127,11 +131,15 @@ def _field_writer(table: Table, column: str, *, is_numeric: bool) -> Callable[[R
         text, exact = human_field(table, row, column), _exact_value(row[column])
         if column == _REASON:
             text, exact = in_words(text), row[column]
-        if column in _COLOURED_COLUMNS:
+        if column in _ONE_LINE:
+            kind = _ONE_LINE[column]
+        elif column in _COLOURED_COLUMNS:
             kind = f"word {_colour_class(text)}"
         else:
             kind = "text" if len(text) > _LONG_TEXT else "number" if is_numeric else ""
         class_ = f' class="{kind}"' if kind else ""
+        if kind == _CUT:  # it opens where it is pointed at, or has the focus
+            class_ += ' tabindex="0"'
         data = "" if exact is None or exact == text else f' data-value="{escape(exact)}"'
         return f"<td{class_}{data}>{escape(text)}</td>"
 

@@ -31,6 +31,7 @@ _ERROR_LINES = 20
 _TAIL_BYTES = 1 << 16
 _CURSOR = re.compile(r"(\n|\r|\x1b\[\d*[AF])")
 _CURSOR_UP = re.compile(r"\x1b\[(\d*)[AF]")
+_MAIN_FACTS = ("host", "cpu_model", "device_name", "python", "commit_text", "commit_clean")
 _EPOCH_COLUMNS = ("epoch", "loss", "accuracy", "val_loss", "val_accuracy", "epoch_seconds")
 
 
@@ -42,18 +43,22 @@ def run_headline(run: StoredRun) -> str:
     return f"{record.name}: {record.status.value}{reason}{message}"
 
 
-def run_sections(run: StoredRun) -> list[Section]:
-    """The sections of a run's details, in order of display; a section may be empty."""
+def run_sections(run: StoredRun, *, shows_all: bool) -> list[Section]:
+    """The sections of a run's details, in order of display; a section may be empty.
+
+    With `shows_all` they have every setting, measurement and fact of the environment; else those that its command
+    names, what follows from the measurements, and where it ran.
+    """
     record = run.record
     records = _records(run)
     return [
         Section("Run", _run_rows(run)),
-        Section("Settings", [(name, format_value(value)) for name, value in record.choices_and_settings.items()]),
+        Section("Settings", _setting_rows(record, shows_all=shows_all)),
         Section(records.capitalize(), *_epoch_rows(run.epochs, counted_word(record))),
         _logged_section(run),
         Section(f"Times by phase, medians over measured {records}", *_phase_rows(measured_epochs(run))),
-        Section("Measured", _measurement_rows(run)),
-        Section("Environment", _environment_rows(record)),
+        Section("Measured", _measurement_rows(run, shows_all=shows_all)),
+        Section("Environment", _environment_rows(record, shows_all=shows_all)),
         Section("Earlier attempts", _attempt_rows(record), lines=describe_attempts(record)),
         Section("Deviations from the settings", lines=record.deviations),
         Section("Notes", lines=[*record.notes, *clock_changes(run, measured_epochs(run)).lines()]),
@@ -62,6 +67,14 @@ def run_sections(run: StoredRun) -> list[Section]:
         _tail_section(run.paths.error, _ERROR_LINES),
         _tail_section(run.paths.log, _LOG_LINES),
     ]
+
+
+def _setting_rows(record: RunRecord, *, shows_all: bool) -> list[tuple[str, str]]:
+    """The settings; without `shows_all` those that the command names, if it names any."""
+    settings = record.choices_and_settings
+    named = {word.partition("=")[0].lstrip("-+~") for word in record.environment.command if "=" in word}
+    given = [name for name in settings if name in named or name.removesuffix(".name") in named]
+    return [(name, format_value(settings[name])) for name in (settings if shows_all or not given else given)]
 
 
 def _records(run: StoredRun) -> str:
@@ -77,7 +90,7 @@ def _run_rows(run: StoredRun) -> list[tuple[str, str]]:
         ("signature", record.signature),
         ("adopted from", record.adopted or None),
         ("continues", record.continued_from or None),
-        ("attempt", str(record.attempt)),
+        ("attempt", str(record.attempt) if record.attempt > 1 else None),
         ("started", record.started_at),
         ("resumed", record.resumed_at),
         ("ended", record.ended_at),
@@ -159,15 +172,16 @@ def _phase_rows(measured: Sequence[EpochRecord]) -> tuple[list[list[str]], list[
     return rows, (["phase", "seconds", "share"] if rows else [])
 
 
-def _measurement_rows(run: StoredRun) -> list[tuple[str, str]]:
+def _measurement_rows(run: StoredRun, *, shows_all: bool) -> list[tuple[str, str]]:
     """The measurements of the run as a whole, with thousands separators, and what follows from its work and times."""
     found, readings = run.record.measurements, readings_of(run, measured_epochs(run))
     values = msgspec.structs.asdict(found)
     known = {name: value for name, value in values.items() if value not in (None, msgspec.UNSET)}
     rows = [(f"{name}=auto", format_value(value)) for name, value in (found.chosen or {}).items()]
-    rows += [(name, _number(value)) for name, value in known.items() if name not in ("ceilings", "chosen")]
+    if shows_all:
+        rows += [(name, _number(value)) for name, value in known.items() if name not in ("ceilings", "chosen")]
     rows += [(name, human(value, name)) for name, value in readings.items() if value is not None]
-    return [*rows, *_utilization_rows(run), *(_peak_rows(found.ceilings) if found.ceilings else [])]
+    return [*rows, *_utilization_rows(run), *(_peak_rows(found.ceilings) if shows_all and found.ceilings else [])]
 
 
 def _utilization_rows(run: StoredRun) -> list[tuple[str, str]]:
@@ -193,12 +207,14 @@ def _number(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else human(value, "loss")
 
 
-def _environment_rows(record: RunRecord) -> list[tuple[str, str]]:
+def _environment_rows(record: RunRecord, *, shows_all: bool) -> list[tuple[str, str]]:
     environment = record.environment
-    rows = [(label, getattr(environment, name)) for name, label in FACTS]
-    libraries = ", ".join(f"{name} {version}" for name, version in sorted(environment.libraries.items()))
+    facts = [each for each in FACTS if shows_all or each[0] in _MAIN_FACTS]
+    rows = [(label, getattr(environment, name)) for name, label in facts]
+    named = [each for each in sorted(environment.libraries.items()) if shows_all or each[0] == "torch"]
+    libraries = ", ".join(f"{name} {version}" for name, version in named)
     known = [(label, human(value, "loss")) for label, value in rows if value not in (None, "")]
-    if environment.code is not None:
+    if environment.code is not None and shows_all:
         files = [f"{name} {digest}" for name, digest in environment.code.items()]
         known.append(("Own code", describe_files(files) or "none"))
     return [*known, ("Libraries", libraries)] if libraries else known

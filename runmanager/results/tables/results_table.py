@@ -8,6 +8,7 @@ from typing import Any
 from runmanager.records.files.paths import folder_name
 from runmanager.records.run.measurement import MEASUREMENTS, OUTCOMES, Taken, by_unit, named
 from runmanager.records.run.program_report import restored_with
+from runmanager.records.run.run_record import InferenceRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.bulk_reading import gc_paused
 from runmanager.records.storage.labels import Labels, SweepLabels
@@ -29,7 +30,6 @@ from runmanager.results.load.run_summary import (
 from runmanager.results.table_model.columns import (
     BASE_SETTINGS,
     EPOCH_COLUMNS,
-    MISSING,
     RESULT_COLUMNS,
     RUN_COLUMNS,
     Directions,
@@ -43,12 +43,8 @@ from runmanager.results.table_model.columns import (
 )
 from runmanager.text import pluralize
 
-_LEGEND = f"{MISSING} is not measured."
-_TIMES_LEGEND = (
-    "Times and throughput are medians over the measured epochs: warm-up epochs (the first, and any before the step "
-    "time settles) do not count."
-)
-_LOGGED_LEGEND = "A logged metric is the value of the last epoch that has it."
+_TIMES_LEGEND = "Times and throughput: medians over epochs without warm-up."
+_LOGGED_LEGEND = "Logged metrics: the last value."
 _SHOWN = [each for each in MEASUREMENTS if each.spare is not None]
 _SHOWN_OUTCOMES = ("status", "reason", "epochs", *named(by_unit(each for each in _SHOWN if each.name in OUTCOMES)))
 _SHOWN_TIMES = named(each for each in _SHOWN if each.taken is Taken.MEDIAN)
@@ -153,13 +149,13 @@ def has_times(rows: Sequence[Row]) -> bool:
 
 def results_legend(logged: LoggedColumns, rows: Sequence[Row]) -> str:
     """Return the legend of a results table with these logged columns and rows."""
-    legend = f"{_LEGEND} {_TIMES_LEGEND}" if has_times(rows) else _LEGEND
+    times = [_TIMES_LEGEND] if has_times(rows) else []
     if not logged.metrics:
-        return legend
+        return " ".join(times)
     renamed = [column for name, column in logged.metrics.items() if column != name]
     named = ", ".join(renamed[:_MAX_NAMED]) + (", …" if len(renamed) > _MAX_NAMED else "")
     others = f" `metrics.` marks those that have the name of another column or a setting: {named}." if renamed else ""
-    return f"{legend} {_LOGGED_LEGEND}{others}"
+    return " ".join([*times, f"{_LOGGED_LEGEND}{others}"])
 
 
 def shown_columns(settings: Sequence[str], metrics: Sequence[str], rates: Sequence[str]) -> tuple[str, ...]:
@@ -196,8 +192,18 @@ def epoch_rows(sweep: SweepContents, plan: SweepRecord | None = None) -> Table:
         logged=in_metrics,
         shown=(*_SHOWN_EPOCHS, *in_metrics, *_SHOWN_EPOCH_TIMES),
         notes=tuple(damage_notes(sweep.damaged)),
-        legend=f"{MISSING} is not measured.",
     )
+
+
+def inference_rows(sweep: SweepContents) -> Table:
+    """The rows of inference.csv: each batch size of every run that has measured inference, runs in order of start."""
+    columns = [name for name in InferenceRecord.__struct_fields__ if name != "num_calls"]
+    rows = [
+        Row({"run": run.record.name} | {name: getattr(each, name) for name in columns})
+        for run in sweep.runs
+        for each in run.record.measurements.inference or ()
+    ]
+    return Table(columns=["run", *columns], rows=rows)
 
 
 def _logged_columns(
@@ -267,8 +273,8 @@ def _contention_notes(rows: Sequence[Row]) -> list[str]:
 
 
 def _warmup_notes(runs: Sequence[RunSummary]) -> list[str]:
-    """A note on runs whose epochs are all warm-up, which explains their missing times."""
-    unmeasured = [run for run in runs if run.num_unmeasured]
+    """A note on finished runs whose epochs are all warm-up, which explains their missing times."""
+    unmeasured = [run for run in runs if run.num_unmeasured and Status(run.status) is Status.FINISHED]
     if not unmeasured:
         return []
     lengths = {run.num_unmeasured for run in unmeasured}

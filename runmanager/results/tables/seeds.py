@@ -16,11 +16,8 @@ from runmanager.text import format_value, pluralize
 SEEDS = "seeds"
 """The column with the number of runs that a row's means are of."""
 
-_LEGEND = (
-    "Runs that differ only in the seed are one row: mean ± standard deviation over the finished runs; `seeds` is their "
-    "number."
-)
-_PARTIAL = "n is the number of runs that have the value, where some lack it; such a mean does not count as the best."
+_LEGEND = "A row is the mean ± standard deviation over its finished seeds."
+_PARTIAL = "n: only so many have the value; such a mean is never the best."
 
 
 def collapse_seeds(table: Table, *, each: str = "--each shows the runs.", only: Collection[str] | None = None) -> Table:

@@ -27,15 +27,12 @@ from runmanager.text import shell_command
 
 _STATES = ("finished", "running", "pending", "failed", "killed", "crashed", "skipped")
 _REMOVED, _DAMAGED = "removed", "damaged"
-_COLUMNS = (
+LISTED_COLUMNS = (
     *(SWEEP, "created", "cells", "states", *_STATES, _REMOVED, _DAMAGED, "axes", "metric", "best", "size_bytes"),
     *(TAGS, NOTE, "command", "folder"),
 )
 _SHOWN = (SWEEP, "created", "states", "axes", "metric", "best", TAGS, "size_bytes", "command", NOTE)
-_LEGEND = (
-    "the mean over the seeds of the best cell, at the last epoch; `runmanager best SWEEP` says how sure that "
-    "is. Times are UTC; sizes are those of all files."
-)
+_LEGEND = "of the best cell, the mean over seeds; `runmanager best SWEEP` says how sure it is. Times are UTC."
 
 
 @dataclass(frozen=True)
@@ -87,14 +84,14 @@ def listing(sweeps: Sequence[ListedSweep], *, notes: Sequence[str] = ()) -> Tabl
             directions.setdefault("max" if is_larger else "min", row[SWEEP])
     metrics = list(dict.fromkeys(row["metric"] for row in rows if row["metric"] is not None))
     return Table(
-        columns=list(_COLUMNS),
+        columns=list(LISTED_COLUMNS),
         rows=rows,
         logged=("best",),
         directions=Directions({"best": directions}),
         labels=(TAGS, NOTE),
         shown=tuple(name for name in _SHOWN if name != "metric" or len(metrics) != 1),
         notes=(*(note for each in sweeps for note in damage_notes(each.sweep.summary.damaged)), *notes),
-        legend=f"best is {f'the {metrics[0]}, ' if len(metrics) == 1 else ''}{_LEGEND}",
+        legend=f"best: {metrics[0] if len(metrics) == 1 else 'the metric'} {_LEGEND}",
     )
 
 

@@ -5,7 +5,7 @@ import random
 import resource
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +30,16 @@ def devices_in_use() -> list[torch.device]:
     for name in ("cuda", "xpu"):
         module = torch.get_device_module(name)
         if module.is_initialized():
-            peaks = {torch.device(name, at): _peak_or_none(name, at) for at in range(module.device_count())}
+            devices = [torch.device(name, at) for at in range(module.device_count())]
+            peaks = {device: peak_memory(device) for device in devices}
             if None in peaks.values():  # the program replaced the allocator by one that does not count
                 return [torch.device(name, module.current_device())]
             return sorted((each for each, peak in peaks.items() if peak), key=lambda each: -(peaks[each] or 0))
-    if torch.backends.mps.is_available() and torch.mps.current_allocated_memory() > 0:
-        return [torch.device("mps")]
-    return []
+    return [torch.device("mps")] if _uses_mps() else []
 
 
-def _peak_or_none(kind: str, index: int) -> int | None:
-    try:
-        return _peak(torch.device(kind, index), "max_memory_allocated")
-    except RuntimeError:  # which NotImplementedError is one of
-        return None
+def _uses_mps() -> bool:
+    return torch.backends.mps.is_available() and torch.mps.current_allocated_memory() > 0
 
 
 def device_in_use() -> torch.device:
@@ -110,12 +106,19 @@ def synchronize(device: torch.device) -> None:
         torch.accelerator.synchronize(device)
 
 
+def made_current(device: torch.device) -> AbstractContextManager[None]:
+    """Return a `with` block in which `device` is the current one of its kind.
+
+    What names no device, as pinning memory does, would else take memory of the first one, which may be another run's.
+    """
+    index: AbstractContextManager[None] = torch.accelerator.device_index(None if device.type == "cpu" else device.index)
+    return index
+
+
 def reset_peak_memory(device: torch.device) -> None:
-    """Reset the device's peak memory statistics."""
+    """Reset the device's peak memory statistics, if its backend has any."""
     if device.type != "cpu":
-        module: Any = torch.get_device_module(device)
-        if hasattr(module, "reset_peak_memory_stats"):
-            module.reset_peak_memory_stats(device)
+        _of_memory(device, "reset_peak_memory_stats")
 
 
 def peak_memory(device: torch.device) -> int | None:
@@ -123,17 +126,21 @@ def peak_memory(device: torch.device) -> int | None:
 
     None if the backend has no such statistic.
     """
-    return peak_host_bytes() if device.type == "cpu" else _peak(device, "max_memory_allocated")
+    return peak_host_bytes() if device.type == "cpu" else _of_memory(device, "max_memory_allocated")
 
 
 def peak_reserved_bytes(device: torch.device) -> int | None:
     """Return the peak memory that PyTorch reserved on an accelerator; None if the backend has no such statistic."""
-    return None if device.type == "cpu" else _peak(device, "max_memory_reserved")
+    return None if device.type == "cpu" else _of_memory(device, "max_memory_reserved")
 
 
-def _peak(device: torch.device, statistic: str) -> int | None:
-    module: Any = torch.get_device_module(device)
-    return int(getattr(module, statistic)(device)) if hasattr(module, statistic) else None
+def _of_memory(device: torch.device, function: str) -> int | None:
+    """Call a function of the device's backend, or of the newer ones for all (Apple's has them there); None without."""
+    found: Any = getattr(torch.get_device_module(device), function, None) or getattr(torch.accelerator, function, None)
+    try:
+        return None if found is None else found(device)
+    except RuntimeError:  # the program replaced the allocator by one that does not count, or this one does not yet
+        return None
 
 
 def peak_host_bytes() -> int:
@@ -162,6 +169,8 @@ def device_facts(device: torch.device, *, cpu_model: str | None) -> dict[str, An
         module: Any = torch.get_device_module(device)
         get_name = getattr(module, "get_device_name", None)
         facts["device_name"] = get_name(device) if get_name is not None else device.type
+        if device.type == "mps" and hasattr(torch.backends.mps, "get_name"):  # newer versions tell Apple's GPUs apart
+            facts["device_name"] = torch.backends.mps.get_name()
     assert set(facts) <= set(Environment.__struct_fields__)
     return facts
 
@@ -218,6 +227,8 @@ def random_states(device: torch.device | None = None) -> dict[str, Any]:
     accelerator = accelerator_in_use()
     if accelerator is not None:
         states[accelerator] = torch.get_device_module(accelerator).get_rng_state_all()
+    elif _uses_mps():
+        states["mps"] = torch.mps.get_rng_state()
     return states
 
 
@@ -235,13 +246,16 @@ def restore_random_states(states: dict[str, Any], device: torch.device | None = 
     torch.set_rng_state(states["torch"])
     if device is not None:
         if device.type != "cpu" and "device" in states:
-            module: Any = torch.get_device_module(device)
+            of_device: Any = torch.get_device_module(device)
             arguments = () if device.type == "mps" else (device,)
-            module.set_rng_state(states["device"], *arguments)
+            of_device.set_rng_state(states["device"], *arguments)
         return
     accelerator = accelerator_in_use()
     if accelerator is not None and accelerator in states:
-        torch.get_device_module(accelerator).set_rng_state_all(states[accelerator])
+        module: Any = torch.get_device_module(accelerator)
+        module.set_rng_state_all(states[accelerator][: module.device_count()])  # this host may have fewer
+    elif "mps" in states and torch.backends.mps.is_available():
+        torch.mps.set_rng_state(states["mps"])
 
 
 def _as_tuples(state: Any) -> Any:

@@ -163,5 +163,8 @@ def _single(loss: torch.Tensor) -> torch.Tensor:
 
 
 def sum_type(device: torch.device) -> torch.dtype:
-    """Return the most precise type for sums on `device`."""
-    return torch.float32 if device.type == "mps" else torch.float64  # Apple's GPUs have no float64
+    """Return the most precise type for sums on `device`: Apple's GPUs and some of Intel's have no float64."""
+    has_float64 = device.type != "mps"
+    if device.type == "xpu":
+        has_float64 = torch.xpu.get_device_properties(device).has_fp64
+    return torch.float64 if has_float64 else torch.float32

@@ -96,7 +96,7 @@ class StepValues:
         self._empty()
         if self._buffer is not None:
             synchronize(self._buffer.device)  # the transfers must have ended
-        values = array("d", torch.cat(self._parts).numpy().tobytes())
+        values = array("d", torch.cat([part.double() for part in self._parts]).numpy().tobytes())
         self._parts.clear()
         self._total = (self._total if self._count else 0.0) + sum(values)
         is_unknown = math.isnan(self._total) and any(map(math.isnan, (self._least, *values)))
@@ -112,6 +112,8 @@ class StepValues:
         is_other = self._buffer is None or self._buffer.device != device
         if self._on_host or is_other or self._num_buffered == _NUM_SLOTS:
             self._empty()
+        if self._buffer is not None and is_other:
+            synchronize(self._buffer.device)  # `_fold` waits for the last device only
         if self._buffer is None or is_other:
             self._buffer = zeros(_NUM_SLOTS, dtype=sum_type(device), device=device)
         self._num_buffered += 1
@@ -125,5 +127,5 @@ class StepValues:
         if self._num_buffered:
             assert self._buffer is not None
             is_async = self._buffer.device.type in ASYNC_COPY_DEVICES
-            self._parts.append(self._buffer[: self._num_buffered].double().to("cpu", non_blocking=is_async, copy=True))
+            self._parts.append(self._buffer[: self._num_buffered].to("cpu", non_blocking=is_async, copy=True))
             self._num_buffered = 0

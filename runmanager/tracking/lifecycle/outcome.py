@@ -119,12 +119,14 @@ def _is_of_library(text: str) -> bool:
 
 
 def _fault_of_device(error: BaseException) -> str:
-    """Return why CUDA does nothing more in this process, where an error of its libraries may hide it; empty if not."""
-    torch: Any = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_initialized() or not _is_of_library(full_message(error).lower()):
+    """Return why a device does nothing more in this process, where a library's error may hide it; empty if not."""
+    if "torch" not in sys.modules or not _is_of_library(full_message(error).lower()):
         return ""
+    from runmanager.tracking.device.devices import devices_in_use, synchronize  # loads torch
+
     try:
-        torch.cuda.synchronize()
+        for device in devices_in_use():
+            synchronize(device)
     except RuntimeError as fault:
         return full_message(fault)
     return ""

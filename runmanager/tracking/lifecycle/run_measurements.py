@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import torch
@@ -33,6 +33,19 @@ from runmanager.tracking.torch_internals import compilation_seconds
 _PRECISIONS = {torch.float32: "fp32", torch.float64: "fp64", torch.bfloat16: "bf16", torch.float16: "fp16"}
 _AND = " and "
 _BY_CUDNN = (torch.nn.modules.conv._ConvNd, torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN)  # transposed ones too
+
+
+class _Peaks(NamedTuple):
+    """Peaks of memory in bytes; `device` is that of the device, or of the process on the CPU."""
+
+    device: int | None
+    allocated: int | None
+    reserved: int | None
+    host: int | None
+
+
+def _larger(one: int | None, other: int | None) -> int | None:
+    return max(filter(None, (one, other)), default=None)
 
 
 class RunMeasurements:
@@ -69,6 +82,8 @@ class RunMeasurements:
         self._known = Measurements()
         self._compiled_before, self._has_compiled = compilation_seconds(), False
         self._expects_steps = False
+        self._peaks: _Peaks | None = None  # of training, before what was left out
+        self._trains_on = False  # since then
         self.has_trained = False
         self.sample = self._sampler.sample
 
@@ -122,6 +137,27 @@ class RunMeasurements:
             if was_observed and self._work is not None:
                 self._work.observe()
 
+    @contextmanager
+    def left_out(self) -> Iterator[None]:
+        """Leave the memory and the calls of a `with` block out of what is measured."""
+        self._peaks = self._peaks_of_training()
+        self._trains_on = False
+        with self.unobserved():
+            yield
+        self.reset_peak_memory()
+
+    def _peaks_of_training(self) -> "_Peaks":
+        if self._peaks is not None and not self._trains_on:
+            return self._peaks
+        on_cpu = self._device.type == "cpu"
+        now = _Peaks(
+            peak_memory(self._device),
+            None if on_cpu else peak_memory(self._device),
+            peak_reserved_bytes(self._device),
+            peak_host_bytes(),
+        )
+        return now if self._peaks is None else _Peaks(*map(_larger, self._peaks, now))
+
     def add(self, **measurements: Any) -> None:
         """Add values measured elsewhere, by the field names of `Measurements`."""
         self._known = msgspec.structs.replace(self._known, **measurements)
@@ -142,6 +178,7 @@ class RunMeasurements:
 
     def epoch_begins(self, *, trains: bool = True) -> None:
         """Prepare for an epoch whose clock is about to start; unless it `trains`, its calls are not observed."""
+        self._trains_on = True
         if self._work is not None and trains:
             self._work.observe()
         self._sampler.epoch_begins(self._meter)
@@ -209,18 +246,18 @@ class RunMeasurements:
         """Return the measurements so far."""
         if not self.has_trained and self._known.peak_host_bytes is not None:  # which every attempt records
             return self._known
-        on_cpu = self._device.type == "cpu"
+        peaks = self._peaks_of_training()
         return msgspec.structs.replace(
             self._known,
-            peak_allocated_bytes=None if on_cpu else peak_memory(self._device),
-            peak_reserved_bytes=peak_reserved_bytes(self._device),
-            peak_host_bytes=peak_host_bytes(),
+            peak_allocated_bytes=peaks.allocated,
+            peak_reserved_bytes=peaks.reserved,
+            peak_host_bytes=peaks.host,
         )
 
     def peak_memory(self, record: RunRecord) -> int | None:
         """Return the peak memory of training; that of `record` in a process that has trained no epoch."""
         known = None if self.has_trained else record.peak_memory_bytes
-        return known or peak_memory(self._device)
+        return known or self._peaks_of_training().device
 
     def environment_at_end(self, environment: Environment) -> Environment:
         """Return the environment with the load at the end, and with the device and code that were used later."""

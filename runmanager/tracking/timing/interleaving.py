@@ -109,10 +109,14 @@ class RunTurns:
 
 
 class RunClock:
-    """Counts a run's seconds from its creation; `earlier_seconds` are those of earlier attempts."""
+    """Counts a run's seconds from its creation.
+
+    `earlier_seconds` are those of earlier attempts; `left_out_seconds` do not count.
+    """
 
     def __init__(self, timer: PhaseTimer, turns: RunTurns | None) -> None:
         self.earlier_seconds = 0.0
+        self.left_out_seconds = 0.0
         self._timer = timer
         self._turns = turns
         self._begun_at = time.perf_counter()
@@ -120,7 +124,7 @@ class RunClock:
     def seconds(self) -> float:
         """Return the run's seconds so far."""
         waited = self._turns.waited_seconds if self._turns else 0.0
-        return self.earlier_seconds + time.perf_counter() - self._begun_at - waited
+        return self.earlier_seconds + time.perf_counter() - self._begun_at - waited - self.left_out_seconds
 
     def with_wall_times(
         self, record: EpochRecord, *, earlier_seconds: float = 0.0, waited_seconds: float = 0.0

@@ -167,7 +167,7 @@ class PhaseTracker:
             self._timer.mark("eval" if self._num_trained else _EVALUATED_FIRST)
 
     def resolve(self) -> PhaseTimes:
-        """End the last interval, wait for the device, and return the times.
+        """Wait for the device, end the last interval, and return the times: a program may compute in several streams.
 
         With `ends_at_last_mark` the times end at the last mark, unless a span is still open.
         """
@@ -178,6 +178,7 @@ class PhaseTracker:
             self._timer.marks_tracked = True  # the loop was left but still exists, so the end of its step is unknown
             self._num_handed_out += 1
             self.open.clear()
+        self._timer.wait()
         self._mark_up_to_here()
         self.is_over = True
         self.open.clear()

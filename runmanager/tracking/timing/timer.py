@@ -79,35 +79,50 @@ class HostClock:
 class EventClock:
     """An accelerator's timeline: events in its current stream.
 
-    Events are reused: making one costs as much as recording it, and a step of small kernels has three.
+    Events are reused: making one costs as much as recording it, and a step of small kernels has three. Apple's are
+    not: PyTorch keeps them itself, and resets them as they are made. They have the time at which the host was told, by
+    a thread for each, so of two without work in between the second may be the first by some microseconds: no time.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
+        self._is_of_apple = device.type == "mps"
         self._unused: list[torch.Event] = []
 
     def synchronize(self) -> None:
         synchronize(self._device)
 
     def mark(self) -> torch.Event:
-        event = self._unused.pop() if self._unused else torch.Event(device=self._device, enable_timing=True)
-        if self._device.index is None:
-            event.record()  # in the stream of the current device, as the device has no index
-        else:
-            event.record(torch.accelerator.current_stream(self._device))
+        # Without an index it is the stream of the current device.
+        stream = () if self._device.index is None else (torch.accelerator.current_stream(self._device),)
+        if self._unused:
+            event = self._unused.pop()
+            try:
+                event.record(*stream)
+                return event
+            except RuntimeError:  # another device is current by now, and an event belongs to that of its first record
+                self._unused.clear()
+        event = torch.Event(device=self._device, enable_timing=True)
+        event.record(*stream)
         return event
 
     def has_passed(self, mark: torch.Event) -> bool:
         return bool(mark.query())
 
     def seconds(self, earlier: torch.Event, later: torch.Event) -> float:
-        return float(earlier.elapsed_time(later)) * 1e-3
+        try:
+            return float(earlier.elapsed_time(later)) * 1e-3
+        except RuntimeError:
+            if not self._is_of_apple:
+                raise
+            return 0.0
 
     def host_seconds(self, mark: torch.Event) -> float:
         return time.perf_counter()
 
     def release(self, mark: torch.Event) -> None:
-        self._unused.append(mark)
+        if not self._is_of_apple:
+            self._unused.append(mark)
 
 
 def clock_for(device: torch.device) -> Clock:
@@ -118,7 +133,7 @@ def clock_for(device: torch.device) -> Clock:
 class PhaseTimer:
     """Divides the time from `start` to `resolve` among phases.
 
-    `mark(phase)` attributes the time since the last mark to `phase`. Only `start` and `resolve` wait for the device.
+    `mark(phase)` attributes the time since the last mark to `phase`. Nothing that is called during a step waits.
     `step_seconds` has the duration of each step: the training time between two marks of the phase `compute`. `begun_at`
     and `ended_at` are the times of the first and the last mark by the host's `time.perf_counter`; they exclude the
     summing of marks, which takes a noticeable part of a short epoch and belongs to no phase. `marks_tracked` carries a
@@ -183,6 +198,10 @@ class PhaseTimer:
             self._fold()
             # If the device lags far behind, a query at every mark would cost more than it saves.
             self._fold_at = len(self._pending) + _FOLD_AT
+
+    def wait(self) -> None:
+        """Wait for the device: the next mark then comes after the work of all of its streams."""
+        self._clock.synchronize()
 
     def resolve(self) -> dict[Hashable, float]:
         """Wait for the device once; return the seconds per phase since `start`, for the marked phases."""

@@ -52,3 +52,16 @@ def test_a_run_is_named_by_its_sweep_and_settings(command: Callable, sweep: Swee
     assert command("show", "grid", "kill").err == (
         "error: A run must be named as RUN, SWEEP/RUN or SWEEP NAME=VALUE, got 'kill' after 'grid'; write grid/kill.\n"
     )
+
+
+def test_every_fact_is_shown_on_request(command: Callable, sweep: SweepPaths) -> None:
+    run = next(path for path in sweep.runs.iterdir() if "batch_size=100,device=cpu" in path.name)
+    record = msgspec.json.decode((run / "run.json").read_bytes(), type=RunRecord)
+    environment = msgspec.structs.replace(
+        record.environment, command=["runmanager", "sweep", "batch_size=100"], host="here", torch_threads=2
+    )
+    (run / "run.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(record, environment=environment)))
+    short = command("show", "batch_size=100,device=cpu").out
+    whole = command("show", "batch_size=100,device=cpu", "--all").out
+    assert "  batch_size  100\n" in short and "  device " not in short and "  device " in whole
+    assert "Host" in short and "Torch threads" not in short and "Torch threads" in whole

@@ -4,10 +4,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from runmanager.records.host.gpus import exclusive_gpus, find_gpus
+from runmanager.records.host import gpus
+from runmanager.records.host.gpus import exclusive_gpus, find_gpus, has_cuda, visibility
 
 
 @pytest.mark.parametrize(
@@ -106,6 +108,78 @@ def test_nvidia_smi_lists_the_slices_of_a_gpu(
     _nvidia_smi(tmp_path / "bin", "echo 'GPU 0: X (UUID: GPU-0)'; echo '  MIG 1g Device 0: (UUID: MIG-2)'")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     assert find_gpus({}, **host) == ("MIG-2",)
+
+
+@pytest.fixture
+def amd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+    """The kernel's list of a processor and of four AMD GPUs, of which the second has no device file."""
+    monkeypatch.setattr(gpus, "_is_for_amd", lambda: True)
+    nodes, devices = tmp_path / "nodes", tmp_path / "dev"
+    (devices / "dri").mkdir(parents=True)
+    for number in (0, 1, 2, 9, 10):
+        (nodes / str(number)).mkdir(parents=True)
+        simds, minor = (number and 416), 128 + number
+        (nodes / str(number) / "properties").write_text(
+            f"cpu_cores_count 8\nsimd_count {simds}\nunique_id {number * 11}\ndrm_render_minor {minor}\n"
+        )
+        if number != 2:
+            (devices / "dri" / f"renderD{minor}").touch()
+    return {"nodes": nodes, "devices": devices}
+
+
+@pytest.mark.parametrize(
+    ("variables", "found"),
+    [
+        ({}, ("0", "1", "2")),
+        ({"HIP_VISIBLE_DEVICES": "2,0"}, ("2", "0")),
+        ({"CUDA_VISIBLE_DEVICES": "1,7,0"}, ("1",)),  # there are three
+        ({"HIP_VISIBLE_DEVICES": "2", "CUDA_VISIBLE_DEVICES": "1"}, ("2",)),
+        ({"HIP_VISIBLE_DEVICES": "", "CUDA_VISIBLE_DEVICES": "1"}, ("1",)),  # as if it was not set
+        ({"HIP_VISIBLE_DEVICES": f"GPU-{110:016x}"}, ("2",)),
+        ({"HIP_VISIBLE_DEVICES": "-1"}, ()),
+        ({"ROCR_VISIBLE_DEVICES": "2,0"}, ("0", "1")),  # whose numbers then begin at 0
+        ({"ROCR_VISIBLE_DEVICES": f"GPU-{11:016x},2", "HIP_VISIBLE_DEVICES": "1"}, ("1",)),
+        ({"ROCR_VISIBLE_DEVICES": ""}, ()),
+    ],
+)
+def test_amds_gpus_are_those_that_hip_lists(
+    amd: dict[str, Path], variables: dict[str, str], found: tuple[str, ...]
+) -> None:
+    assert find_gpus(variables, driver=amd["nodes"], **amd) == found
+
+
+def test_amds_gpus_that_a_container_was_not_given_are_left_out(amd: dict[str, Path], tmp_path: Path) -> None:
+    properties = amd["nodes"] / "1" / "properties"
+    properties.unlink()
+    properties.mkdir()  # cannot be read, as root can read any file
+    assert find_gpus({}, **amd) == ("0", "1")
+    assert find_gpus({"HIP_VISIBLE_DEVICES": "0"}, nodes=tmp_path / "none", devices=tmp_path) == ()
+
+
+def test_a_process_sees_amds_gpus_by_the_variable_that_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert visibility("0,1") == {"CUDA_VISIBLE_DEVICES": "0,1"} and visibility("") == {"CUDA_VISIBLE_DEVICES": ""}
+    monkeypatch.setattr(gpus, "_is_for_amd", lambda: True)
+    assert visibility("0,1") == {"CUDA_VISIBLE_DEVICES": "0,1", "HIP_VISIBLE_DEVICES": "0,1"}
+    assert visibility("")["HIP_VISIBLE_DEVICES"] == "-1", "an empty one hides none"
+
+
+@pytest.mark.parametrize(("hip", "is_for_amd"), [("'7.2.53211'", True), ("None", False)])
+def test_which_gpus_torch_is_for_is_read_from_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hip: str, is_for_amd: bool
+) -> None:
+    (tmp_path / "version.py").write_text(f"cuda: Optional[str] = '13.2'\nhip: Optional[str] = {hip}\n")
+    monkeypatch.setattr(
+        gpus.importlib.util, "find_spec", lambda name: SimpleNamespace(origin=str(tmp_path / "__init__.py"))
+    )
+    assert gpus._is_for_amd.__wrapped__() is is_for_amd
+    monkeypatch.setattr(gpus.importlib.util, "find_spec", lambda name: None)
+    assert gpus._is_for_amd.__wrapped__() is False
+
+
+def test_only_a_gpu_that_was_found_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    for found in ((), ("0",)):
+        monkeypatch.setattr(gpus, "find_gpus", lambda found=found: found)
+        assert has_cuda() is bool(found)
 
 
 def test_gpus_in_exclusive_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

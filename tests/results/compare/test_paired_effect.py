@@ -168,9 +168,9 @@ def test_paired_runs_without_common_rounds_are_not_measured(contents, timed):
 
 def test_legend_describes_the_interval(contents, timed):
     turns = compare(in_turns(contents, timed, [1000.0] * 8, [1030.0] * 8), None).legend
-    assert "each round" in turns and "geometric mean" not in turns
+    assert "in rounds side by side" in turns and "warm-up epochs" not in turns
     alone = compare(contents((CPU, timed([9.0] + [1.0] * 5), {}), (CUDA, timed([9.0] + [1.0] * 5), {})), None).legend
-    assert "each round" not in alone and "geometric mean" in alone
+    assert "in rounds" not in alone and "warm-up epochs" in alone
 
 
 def test_runs_are_compared_by_epochs_along_other_axes_than_that_of_their_turns(contents, timed):
@@ -182,7 +182,7 @@ def test_runs_are_compared_by_epochs_along_other_axes_than_that_of_their_turns(c
     assert [row["reason"] for row in rows] == [too_few] * 2
     rows = compare(sweep, None, CompareOptions(axis="batch_size", min_epochs=4)).rows
     assert ["a drift of the machine by 10%" in row["reason"] for row in rows] == [True] * 2
-    assert "geometric mean" in compare(sweep, None, CompareOptions(axis="batch_size")).legend
+    assert "warm-up epochs" in compare(sweep, None, CompareOptions(axis="batch_size")).legend
 
 
 @pytest.mark.parametrize("odd", [1e308, ["device"], {}, True])

@@ -180,6 +180,11 @@ def test_invalid_axis_of_a_crossover_is_rejected(towers, along, expected):
         found_in(towers(), along)
 
 
+def test_without_a_pair_there_is_none(contents, timed):
+    sizes = [({"device": "cpu", "batch_size": size}, timed([9.0] + [1.0] * 5), {}) for size in (10, 1000)]
+    assert found_in(contents(*sizes), "batch_size", axis="device") == []
+
+
 def test_differences_have_no_crossover(towers):
     with pytest.raises(UsageError, match="must go with a metric of ratios, got val_loss"):
         found_in(towers(), metric="val_loss")

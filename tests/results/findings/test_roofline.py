@@ -78,7 +78,7 @@ def test_rates_follow_the_unit_that_the_work_depends_on(sweep):
     assert rates(with_units(samples=50.0))["compute"] == (pytest.approx(2e10), pytest.approx(0.5))
     assert rates(with_units(tokens=1000.0))["compute"] == (pytest.approx(4e9), pytest.approx(0.1))
     assert full_batches(with_units(tokens=1000.0)) == 4 and full_batches(with_units(samples=50.0)) == 20
-    details = format_sections("", run_sections(with_units(samples=50.0)))
+    details = format_sections("", run_sections(with_units(samples=50.0), shows_all=True))
     assert "flop_per_second  20 GFLOP/s" in details.replace("   ", "")
     assert "50.0% of 40 GFLOP/s in fp32" in details and "step_units" in details
 

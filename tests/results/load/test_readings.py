@@ -134,7 +134,7 @@ def test_of_runs_that_took_turns_the_clock_of_the_turns_counts(contents, read):
 def test_the_details_of_a_run_have_its_readings_and_its_clock(sweep, read):
     sweep.run({"lr": 1}, read({"throttled_share": 0.5}, {"clock_hertz": 1.2e9}))
     (run,) = read_results(sweep.paths)[0].runs
-    text = format_sections(run_headline(run), run_sections(run))
+    text = format_sections(run_headline(run), run_sections(run, shows_all=True))
     assert f"  its {THROTTLED}\n" in text and f"  its {CHANGED}\n" in text
     for line in ("energy_joules        750.0", "average_power_watts  100.0", "throttled_share      16.7%"):
         assert line in text

@@ -191,8 +191,7 @@ def test_values_of_best_epochs_say_so(twins):
     (row,) = compare(twins, None, CompareOptions("lr", metric="own/loss", at="best")).rows
     assert "the best epoch of each run was picked after looking" in row["reason"]
     table = compare(twins, None, CompareOptions("lr", metric="own/loss", at="best"))
-    assert "own/loss at each run's best epoch" in table.legend
-    assert "For own/loss, less is better." in table.legend
+    assert "own/loss at each run's best epoch (less is better)" in table.legend
 
 
 def test_a_result_of_the_whole_run_has_no_best_epoch_to_pick(contents, timed):
@@ -216,8 +215,8 @@ def test_two_runs_a_side_do_not_measure_a_logged_metric(contents, timed):
 
 def test_a_speed_of_another_unit_is_said_as_a_quotient(twins):
     legend = compare(twins, None, CompareOptions("lr", metric="tokens_per_second")).legend
-    assert legend.startswith("The speedup is candidate / baseline, of the geometric mean")
-    assert "For tokens_per_second, more is better." in legend
+    assert legend.startswith("Speedup: candidate / baseline, tokens_per_second")
+    assert "(more is better)" in legend
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def details(sweep: Any, host: Environment, timed: Callable[..., Any]) -> Callabl
             else:
                 (folder / file).write_text(content)
         run = read_run(sweep.paths.run(name))
-        return format_sections(run_headline(run), run_sections(run))
+        return format_sections(run_headline(run), run_sections(run, shows_all=True))
 
     return make
 
@@ -58,7 +58,8 @@ def test_the_training_part_is_one_row_if_its_phases_are_unknown(
 ) -> None:
     name = sweep.run({"lr": 0.2}, timed([2.0] * 3, eval_seconds=0.375))
     run = read_run(sweep.paths.run(name))
-    lines = format_sections(run_headline(run), run_sections(run)).partition("\nTimes by phase")[2].splitlines()
+    text = format_sections(run_headline(run), run_sections(run, shows_all=True))
+    lines = text.partition("\nTimes by phase")[2].splitlines()
     assert ["training", "2.000", "80.0%"] in [line.split() for line in lines]
     assert "\n  training" not in details(), "its phases are known"
 
@@ -70,7 +71,7 @@ def test_what_the_program_logged_has_a_section(sweep: Any, timed: Callable[..., 
         for epoch, metrics in zip(timed([2.0] * 3), logged, strict=True)
     ]
     run = read_run(sweep.paths.run(sweep.run({"lr": 0.1}, epochs, summary={"bleu": 27.5, "fid": 4.0})))
-    text = format_sections(run_headline(run), run_sections(run))
+    text = format_sections(run_headline(run), run_sections(run, shows_all=True))
     section = text.partition("\n\nLogged by the program\n")[2].partition("\n\n")[0]
     assert [" ".join(line.split()) for line in section.splitlines()] == [
         *("val/f1 0.5000 epoch 2", "fid 4.000 of the whole run", "psnr N/A epoch 3", "bleu 27.50 of the whole run"),

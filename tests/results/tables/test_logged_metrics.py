@@ -119,7 +119,7 @@ def test_a_run_without_a_metric_and_a_pending_cell_show_na(stored: Any) -> None:
     texts = {row["run"]: [human_field(table, row, name) for name in ("val/f1", "fid")] for row in table.rows}
     assert [texts["a"], texts["b"]] == [["0.2500", "30.00"], ["0.7500", "N/A"]]
     assert [each for name, each in texts.items() if name not in "ab"] == [["N/A", "N/A"]]
-    assert "A logged metric is the value of the last epoch that has it." in table.legend
+    assert "Logged metrics: the last value." in table.legend
     marked = "`metrics.` marks those that have the name of another column or a setting: metrics.loss, metrics.lr."
     assert marked in table.legend
 

@@ -132,7 +132,7 @@ def test_a_mean_without_all_runs_says_so_and_is_never_the_best(contents, timed):
     assert human_field(table, table.rows[1], "val_accuracy") == "0.9250 ± 0.0354 (n=2)"
     assert human_field(table, table.rows[1], "f1") == "0.9250 ± 0.0354 (n=2)"
     assert human_field(table, table.rows[1], "accuracy") == "0.7500 ± 0.0000"
-    assert "n is the number of runs that have the value" in table.legend
+    assert "n: only so many have the value" in table.legend
     frame = to_dataframe(table)
     assert frame["val_accuracy_count"].tolist() == [2, 2] and "accuracy_count" not in frame.columns
     said = answers(results, compare(sweep, None), runs=sweep.runs)

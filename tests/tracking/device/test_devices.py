@@ -8,6 +8,7 @@ import torch
 from runmanager.errors import DeviceUnavailableError, UsageError
 from runmanager.tracking.device.devices import (
     device_facts,
+    made_current,
     peak_host_bytes,
     peak_memory,
     peak_reserved_bytes,
@@ -62,4 +63,37 @@ def test_an_accelerators_memory_comes_from_its_backend(monkeypatch: pytest.Monke
     reset_peak_memory(device)
     assert calls == [device]
     monkeypatch.setattr(torch, "get_device_module", lambda device: SimpleNamespace())
+    monkeypatch.setattr(torch, "accelerator", SimpleNamespace())
     assert (peak_memory(device), peak_reserved_bytes(device)) == (None, None)
+    reset_peak_memory(device)
+
+
+def test_apples_memory_is_counted_for_all_accelerators(monkeypatch: pytest.MonkeyPatch) -> None:
+    resets: list[torch.device] = []
+    counts = SimpleNamespace(max_memory_allocated=lambda device: 5, reset_peak_memory_stats=resets.append)
+    monkeypatch.setattr(torch, "accelerator", counts)
+    device = torch.device("mps")
+    assert (peak_memory(device), peak_reserved_bytes(device)) == (5, None)
+    reset_peak_memory(device)
+    assert resets == [device]
+
+
+def test_an_allocator_that_does_not_count_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(device: torch.device) -> int:
+        raise RuntimeError("CUDAPluggableAllocator does not yet support getDeviceStats")
+
+    names = ("max_memory_allocated", "max_memory_reserved", "reset_peak_memory_stats")
+    monkeypatch.setattr(torch, "get_device_module", lambda device: SimpleNamespace(**dict.fromkeys(names, refuse)))
+    device = torch.device("cuda")
+    reset_peak_memory(device)
+    assert (peak_memory(device), peak_reserved_bytes(device)) == (None, None)
+
+
+def test_apples_gpus_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.mps, "get_name", lambda: "Apple M3", raising=False)
+    assert device_facts(torch.device("mps"), cpu_model="arm")["device_name"] == "Apple M3"
+
+
+def test_only_an_index_makes_a_device_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.accelerator, "device_index", lambda index: index)
+    assert [made_current(torch.device(name)) for name in ("cuda:1", "cuda", "cpu:0")] == [1, None, None]

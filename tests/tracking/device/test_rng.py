@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from runmanager.tracking.device import devices
 from runmanager.tracking.device.devices import (
     preserve_random_states,
     random_states,
@@ -44,6 +45,27 @@ def test_states_can_be_loaded_with_weights_only(tmp_path: Path) -> None:
     seed_everything(4)
     restore_random_states(torch.load(tmp_path / "states.pt", weights_only=True))
     assert [draw() for _ in range(700)] == expected
+
+
+def test_a_host_with_fewer_gpus_restores_the_states_of_those(monkeypatch: pytest.MonkeyPatch) -> None:
+    restored: list[str] = []
+    monkeypatch.setattr(devices, "accelerator_in_use", lambda: "cuda")
+    monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: ["first", "second"])
+    monkeypatch.setattr(torch.cuda, "set_rng_state_all", restored.extend)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    restore_random_states(random_states())
+    assert restored == ["first"]
+
+
+def test_the_states_of_apples_gpu_are_included_once_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    states = [torch.tensor(1)]
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.mps, "current_allocated_memory", lambda: 1)
+    monkeypatch.setattr(torch.mps, "get_rng_state", lambda: states[-1])
+    monkeypatch.setattr(torch.mps, "set_rng_state", states.append)
+    with preserve_random_states():
+        states.append(torch.tensor(2))
+    assert [int(state) for state in states] == [1, 2, 1]
 
 
 def test_preserve_random_states() -> None:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import matplotlib.figure
@@ -16,8 +17,11 @@ from torch import nn
 from runmanager import RunManager
 from runmanager.errors import UsageError
 from runmanager.records.storage.reader import StoredRun, read_run
+from runmanager.tracking.epoch_metrics import step_values
+from runmanager.tracking.epoch_metrics.loss_buffer import sum_type
 from runmanager.tracking.epoch_metrics.step_values import StepValues
 from runmanager.tracking.lifecycle.run_values import image_pixels
+from runmanager.tracking.torch_internals import storage_id
 
 OnlyRun = Callable[[], StoredRun]
 REDUCED = {"last": 2.0, "mean": 3.0, "sum": 9.0, "min": 1.0, "max": 6.0}
@@ -82,6 +86,38 @@ def test_no_value_on_a_device_is_waited_for(tmp_path: Path) -> None:
     with pytest.raises(NotImplementedError):
         run.end_epoch(epoch)
     run.end(RuntimeError("unreadable"))
+
+
+def test_no_device_needs_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    values, convert = StepValues(), torch.Tensor.double
+    monkeypatch.setattr(step_values, "sum_type", lambda device: torch.float32)
+    monkeypatch.setattr(step_values, "synchronize", lambda device: None)
+
+    def double(tensor: torch.Tensor) -> torch.Tensor:
+        if values._buffer is not None and storage_id(tensor) == storage_id(values._buffer):
+            raise TypeError("Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64")
+        return convert(tensor)
+
+    monkeypatch.setattr(torch.Tensor, "double", double)
+    for step in range(200):
+        values.add(torch.tensor(float(step)), step)
+    assert list(values.read().values) == list(range(200))
+    has_float64 = SimpleNamespace(has_fp64=False)
+    monkeypatch.setattr(torch.xpu, "get_device_properties", lambda device: has_float64)
+    assert [sum_type(torch.device(name)) for name in ("mps", "xpu", "cuda")] == [
+        *(torch.float32, torch.float32),
+        torch.float64,
+    ]
+    has_float64.has_fp64 = True
+    assert sum_type(torch.device("xpu")) is torch.float64
+
+
+def test_a_device_that_is_left_has_sent_its_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    values, waited = StepValues(), []
+    monkeypatch.setattr(step_values, "synchronize", waited.append)
+    values.add(torch.tensor(1.0), 0)
+    values.add(torch.ones((), device="meta"), 1)
+    assert waited == [torch.device("cpu")]
 
 
 def test_values_keep_their_order_and_precision_between_devices() -> None:

@@ -10,6 +10,7 @@ import torch
 
 from runmanager import RunManager
 from runmanager.records.run.heartbeat import read_beat
+from runmanager.tracking.device import devices
 from runmanager.tracking.lifecycle.outcome import outcome_of
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 
@@ -144,11 +145,14 @@ ASSERT = RuntimeError("CUDA error: device-side assert triggered")
 def test_a_failed_check_on_the_device_is_explained_and_not_taken_for_lack_of_memory(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def synchronize() -> None:
+    second = torch.device("cuda:1")  # the current one is the first, where all is well
+
+    def synchronize(device: torch.device) -> None:
+        assert device == second
         raise ASSERT
 
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
+    monkeypatch.setattr(devices, "devices_in_use", lambda: [second])
+    monkeypatch.setattr(torch.accelerator, "synchronize", synchronize)
     outcome = outcome_of(error)
     assert outcome.reason == "exception" and outcome.message.startswith(
         f"RuntimeError: {error}; a check within a kernel"

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from runmanager.tracking.timing.timer import EventClock, HostClock, PhaseTimer, clock_for
+from runmanager.tracking.timing.phases import PhaseTracker
+from runmanager.tracking.timing.timer import TRAINING, EventClock, HostClock, PhaseTimer, clock_for
 
 
 class FakeClock:
@@ -196,3 +197,73 @@ def test_events_are_reused_once_they_were_read(calls: list[Any]) -> None:
         assert timer.resolve() == {"compute": 50 * 0.25}
         assert calls.count(("event", "cuda", True)) == 51
     assert calls.count("recorded in the current stream") == 3 * 51, "as `cuda` means the current device"
+
+
+class Event:
+    """An event of the current device, which it then belongs to; without work in between it may be an earlier one."""
+
+    current, made = 0, 0
+
+    def __init__(self, **_: Any) -> None:
+        self.device: int | None = None
+        type(self).made += 1
+
+    def record(self) -> None:
+        if self.device not in (None, self.current):
+            raise RuntimeError(f"Event device index {self.device} does not match recording stream's device index")
+        self.device = self.current
+
+    def elapsed_time(self, later: Any) -> float:
+        raise RuntimeError("End event 2 was not recorded after start event 1")
+
+
+@pytest.fixture
+def events(monkeypatch: pytest.MonkeyPatch) -> type[Event]:
+    monkeypatch.setattr(torch, "Event", Event)
+    monkeypatch.setattr(Event, "made", 0)
+    monkeypatch.setattr(Event, "current", 0)
+    monkeypatch.setattr(torch.accelerator, "synchronize", lambda device: None)
+    return Event
+
+
+def test_a_program_may_make_another_device_the_current_one_between_epochs(
+    events: type[Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timer = PhaseTimer(clock_for(torch.device("cuda")))
+    timer.start()
+    monkeypatch.setattr(events, "current", 1)
+    timer.start()
+    timer.start()
+    assert events.made == 2, "one for each device"
+
+
+def test_apples_events_are_not_reused_and_may_be_swapped(events: type[Event]) -> None:
+    timer = PhaseTimer(clock_for(torch.device("mps")))
+    for number in (1, 2):
+        timer.start()
+        timer.mark("compute")
+        assert timer.resolve() == {"compute": 0.0} and events.made == 2 * number
+    other = clock_for(torch.device("cuda"))
+    with pytest.raises(RuntimeError, match="not recorded after"):
+        other.seconds(other.mark(), other.mark())
+
+
+class TwoStreams(FakeClock):
+    """The timeline of a stream that is idle, on a device that is busy until `until` in another one."""
+
+    until = 5.0
+
+    def synchronize(self) -> None:
+        super().synchronize()
+        self.now = max(self.now, self.until)
+
+
+def test_an_epoch_ends_when_all_streams_have() -> None:
+    clock = TwoStreams()
+    clock.now = clock.until
+    timer = PhaseTimer(clock)
+    timer.start()
+    phases = PhaseTracker(timer, default_phase=TRAINING)
+    clock.until = 7.0
+    phases.step_tracked()
+    assert phases.resolve().seconds == {TRAINING: 2.0}

@@ -28,7 +28,7 @@ _SKIPS = "(--unchecked skips this check)"
 
 HELP_SECONDS = 60.0
 _MAX_BYTES = 2**20
-_WITHOUT_GPU = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "NO_COLOR": "1", "TERM": "dumb"}
+_WITHOUT_GPU = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "-1", "NO_COLOR": "1", "TERM": "dumb"}
 
 
 def ask_parser(
@@ -185,4 +185,4 @@ def _way_out(name: str, parser: ScriptParser) -> str:
 
 
 def _unchecked(reason: str) -> str:
-    return f"The names of the settings are not checked against the script: {reason}."
+    return f"The names of the settings are not checked: {reason}."

@@ -51,13 +51,14 @@ def survives():
     "exits": lambda: sys.exit(3),
     "says": lambda: sys.exit("no data here"),
     "survives": survives,
+    "unprinted": lambda: exec("del sys.stderr; raise ValueError('unseen')"),
     "diverges": lambda: print("loss nan", file=sys.stderr),
     "segfaults": lambda: os.kill(os.getpid(), signal.SIGSEGV),
     "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
 }[args.way]()
 """
 SCALARS = ("--scalar", r"loss=loss (\S+)", "--scalar", r"val/acc=Accuracy: (\d+)/(\d+)")
-WAYS = ("fine", "raises", "memory", "cuda", "exits", "says", "survives", "diverges", "segfaults", "killed")
+WAYS = ("fine", "raises", "memory", "cuda", "exits", "says", "survives", "unprinted", "diverges", "segfaults", "killed")
 ENDS = {
     "fine": ("finished", None, ""),
     "raises": ("failed", "exception", "KeyError: 'a key\\nin two lines'"),
@@ -66,6 +67,7 @@ ENDS = {
     "exits": ("failed", "exit", "the script ended with status 3"),
     "says": ("failed", "exit", "the script ended with status 1: no data here"),
     "survives": ("failed", "exit", "the script ended with status 1: 99"),
+    "unprinted": ("failed", "exception", "Python could not print the exception: lost sys.stderr"),
     "diverges": ("failed", "diverged", "loss is not finite"),
     "segfaults": ("killed", "signal", "SIGSEGV"),
     "killed": ("killed", "signal", "SIGKILL"),

@@ -19,6 +19,7 @@ _ERROR = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?$")
 _FRAME = re.compile(r"^[ \t│|╭╰+]|^$")  # Python indents frames; rich draws a box, exception groups a margin
 _MAX_MESSAGE_LINES = 60  # longer is what a script prints after a traceback that it has survived
 _UNCAUGHT = 1  # Python's exit status after an exception that nothing caught, and after `sys.exit("a message")`
+_UNPRINTED = "lost sys.stderr"  # what Python prints in place of an exception while it ends (Python/pythonrun.c)
 _USAGE = 2  # that of libraries that read arguments
 _MISSING = re.compile(
     r"(?:rank \d+: )?(?:Attribute|Import|ModuleNotFound)Error: "
@@ -60,6 +61,8 @@ def outcome_of_script(end: ScriptEnd) -> tuple[Outcome, str | None]:
         reason = Reason.OUT_OF_MEMORY if traceback.is_out_of_memory else Reason.EXCEPTION
         return Outcome(Status.FAILED, reason, explained(traceback.line, traceback.text)), traceback.text
     last = next((line.strip() for line in reversed(end.errors.splitlines()) if line.strip()), "")
+    if end.status == _UNCAUGHT and last == _UNPRINTED:
+        return Outcome(Status.FAILED, Reason.EXCEPTION, f"Python could not print the exception: {last}"), None
     status = f"the script ended with status {end.status}"
     says_why = end.status in (_UNCAUGHT, _USAGE) and last
     return Outcome(Status.FAILED, Reason.EXIT, f"{status}: {last}" if says_why else status), None

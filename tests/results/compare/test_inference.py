@@ -1,0 +1,75 @@
+"""Comparisons by inference: a row for each batch size, and the size from which a device is faster."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from runmanager.errors import UsageError
+from runmanager.records.run.run_record import InferenceRecord, Measurements
+from runmanager.records.storage.reader import SweepContents
+from runmanager.results.compare.comparison import compare
+from runmanager.results.compare.comparison_table import CompareOptions
+from runmanager.results.compare.matched_pairs import match_sides
+from runmanager.results.findings.crossover import crossover_answers
+from runmanager.results.metrics.metric_lookup import find_metric, known_metrics
+
+SIZES = (1, 8, 64, 256)
+
+
+@pytest.fixture
+def devices(contents: Callable[..., SweepContents], timed: Callable[..., Any]) -> SweepContents:
+    """Three seeds on both devices: a CPU takes 1 ms a sample, a GPU 10 ms a batch, with 1% of noise."""
+
+    def run(device: str, seed: int) -> Any:
+        found = []
+        for size in SIZES:
+            noise = 1 + 0.01 * ((seed * 7 + size) % 3 - 1)
+            seconds = noise * (0.001 * size if device == "cpu" else 0.01)
+            found.append(
+                InferenceRecord(
+                    batch_size=size,
+                    latency_p50_seconds=seconds,
+                    latency_p90_seconds=2 * seconds,
+                    latency_p99_seconds=3 * seconds,
+                    inference_samples_per_second=size / seconds,
+                )
+            )
+        return {"device": device, "seed": seed}, timed([9.0, 1.0]), {"measurements": Measurements(inference=found)}
+
+    return contents(*(run(device, seed) for seed in range(3) for device in ("cpu", "cuda")))
+
+
+@pytest.mark.parametrize("metric", ["latency_p50_seconds", "latency_p99_seconds", "inference_samples_per_second"])
+def test_each_batch_size_has_a_row(devices: SweepContents, metric: str) -> None:
+    table = compare(devices, None, CompareOptions(axis="device", metric=metric))
+    assert [row["infer.batch_size"] for row in table.rows] == list(SIZES)
+    assert [row["verdict"] for row in table.rows] == ["slower", "slower", "faster", "faster"]
+    assert table.rows[0]["speedup"] == pytest.approx(0.1, rel=0.05)
+    assert table.rows[-1]["speedup"] == pytest.approx(25.6, rel=0.05)
+    assert "infer.batch_size" in table.shown
+
+
+def test_the_batch_size_from_which_a_device_is_faster(devices: SweepContents) -> None:
+    options = CompareOptions(axis="device", metric="latency_p50_seconds")
+    matches = match_sides(devices, None, options)
+    (line,) = crossover_answers(matches, compare(devices, None, options), "infer.batch_size")
+    assert line.startswith("cuda overtakes cpu at infer.batch_size = ")
+    at = float(line.partition(" = ")[2].split()[0])
+    assert at == pytest.approx(10.0, rel=0.1)
+
+
+def test_a_sweep_without_inference_says_so(contents: Callable[..., SweepContents], timed: Callable[..., Any]) -> None:
+    sweep = contents(*(({"lr": lr}, timed([9.0, 1.0]), {}) for lr in (1, 2)))
+    table = compare(sweep, None, CompareOptions(axis="lr", metric="latency_p50_seconds"))
+    (row,) = table.rows
+    assert row["verdict"] == "not measured" and "latency_p50_seconds" in row["reason"]
+    assert "latency_p50_seconds" not in known_metrics(sweep.runs)
+
+
+def test_a_ranking_needs_a_single_batch_size(devices: SweepContents) -> None:
+    metric = find_metric("latency_p50_seconds", devices.runs)
+    assert [metric.values(run) for run in devices.runs] == [[]] * len(devices.runs)
+    assert "latency_p50_seconds" in known_metrics(devices.runs)
+    with pytest.raises(UsageError, match="its direction is known"):
+        find_metric("latency_p50_seconds", devices.runs, better="max")
