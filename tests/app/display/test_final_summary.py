@@ -45,7 +45,7 @@ def test_the_end_fits_into_the_terminal(num_runs: int, tmp_path_factory: pytest.
         text = " ".join(" ".join(each).split())
         assert f"The first 10 of {num_runs} runs; `runmanager table first --all` shows all." in text
         assert re.search(r"`runmanager table first`( and `runmanager compare first`)? explains? the columns", text)
-        assert "N/A is not measured" not in text and "Omitted" not in text and "\n[1]" not in "\n".join(each)
+        assert "hold jointly" not in text and "Omitted" not in text and "\n[1]" not in "\n".join(each)
         assert each[-1] == lines[-1]
 
 

@@ -185,4 +185,4 @@ def _way_out(name: str, parser: ScriptParser) -> str:
 
 
 def _unchecked(reason: str) -> str:
-    return f"The names of the settings are not checked: {reason}."
+    return f"The names of the settings are not checked against the script: {reason}."
