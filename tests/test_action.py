@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -71,6 +72,16 @@ def test_a_wrong_command_fails_the_step(tmp_path: Path) -> None:
     files = {name: str(tmp_path / name) for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
     variables = {"RUNNER_TEMP": str(tmp_path), "BASE": "nothing", "FAIL_IF": "slower:5%", "DUEL": "train.py seed=0,1"}
     assert _step("Measure both commits in turns", tmp_path, **variables, **files).returncode != 0
+
+
+def test_the_documented_workflow_uses_the_action() -> None:
+    (text,) = re.findall(r"```yaml\n(.*?)```", (_ROOT / "docs" / "gate.md").read_text(), re.DOTALL)
+    workflow = yaml.safe_load(text)
+    *_, last = workflow["jobs"]["duel"]["steps"]
+    action = yaml.safe_load((_ROOT / "action.yml").read_text())
+    assert "/runmanager@" in last["uses"] and last["with"].keys() <= action["inputs"].keys()
+    assert {name for name, each in action["inputs"].items() if each.get("required")} <= last["with"].keys()
+    assert workflow["permissions"]["pull-requests"] == "write", "for the comment"
 
 
 class _Comments(BaseHTTPRequestHandler):

@@ -1,7 +1,6 @@
 """Tests of `runmanager duel` of two commits, and of two environments."""
 
 import csv
-import os
 import re
 import shutil
 import subprocess
@@ -11,12 +10,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-import yaml
 
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import read_sweep
 
-from ..conftest import ROOT, process_environment
+from ..conftest import ROOT
 
 TINY = ("dataset=fake", "dataset.size=64", "dataset.val_size=32", "batch_size=32", "device=cpu")
 # Any interval is narrow enough, so that a busy machine does not matter.
@@ -186,6 +184,7 @@ def test_a_side_that_imports_the_project_from_elsewhere_is_refused(process: Call
         (("--baseline-rev", "nowhere"), "must be a commit of"),
         (("--candidate-rev", "HEAD"), "`--candidate-rev` must go with `--baseline-rev`"),
         (("--baseline-python", "/nowhere/python", "lr=1"), "The interpreter of the baseline must start"),
+        (("--baseline-rev", "HEAD", "--name", "a", "name=b"), "`name` must be given once"),
         (("--baseline-rev", "HEAD", "measure=single"), "`measure` must be paired in a duel"),
         (("--baseline-rev", "HEAD", "--fail-if", "fast"), "`--fail-if` must be a condition"),
         (("lr=1", "lr=2", "--fail-if", "slower:x"), "must end in a number"),
@@ -196,28 +195,3 @@ def test_faults_are_refused(process: Callable, project: Path, words: tuple[str, 
     done = process("duel", *words)
     assert done.status == 2 and expected in done.err
     assert not (project / "outputs").exists()
-
-
-def test_the_documented_workflow_runs(project: Path) -> None:
-    """Its steps, but for the installation, in their order; `gh` is a stand-in that keeps the comment."""
-    (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "gate.md").read_text(), re.DOTALL)
-    assert len(text.splitlines()) <= 15
-    commands = project.parent / f"{project.name}-bin"
-    commands.mkdir()
-    cli = "import sys; from runmanager.cli.main import main; sys.exit(main())"
-    for name, line in (("runmanager", f'exec {sys.executable} -c "{cli}" "$@"'), ("gh", 'cp "${@: -1}" posted.md')):
-        (commands / name).write_text(f"#!/bin/bash\n{line}\n")
-        (commands / name).chmod(0o755)
-    variables = process_environment(PATH=f"{commands}{os.pathsep}{os.environ['PATH']}", BASE="HEAD~1")
-    variables |= {"OMP_NUM_THREADS": "1"}
-    steps = [step["run"] for step in yaml.safe_load(text)["jobs"]["duel"]["steps"] if "run" in step]
-    assert steps[0].startswith("pip install ") and "torch_runmanager-" in steps[0]
-    for step in steps[1:]:
-        words = step.replace("name=pr", " ".join(("name=pr", *TINY, *QUICK))).replace("${{ github.event.number }}", "7")
-        done = subprocess.run(
-            ["bash", "-e", "-c", words], cwd=project, env=variables, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-    comment = (project / "posted.md").read_text()
-    assert re.match("### Comparison of pr-candidate with pr-baseline: (passed|not known)\n", comment)
-    assert "rounds side by side" in comment and "commit differs: " in comment

@@ -49,10 +49,10 @@ def test_a_stored_target_is_printed_only_with_trust(command: Callable, example: 
 def test_reproduce_of_a_built_in_model_reports_no_user_code(command: Callable, example: SweepPaths) -> None:
     run = "digits/batch_size=100,lr=0.01,seed=1"
     assert "It ran no code of your own.\n" in command("reproduce", run).out
-    assert "  Own code                    none\n" in command("show", run).out
+    assert "  Own code                    none\n" in command("show", run, "--all").out
     for path in example.runs.glob("*/run.json"):
         record = json.loads(path.read_bytes())
         del record["environment"]["code"]
         path.write_text(json.dumps(record))
     assert "Whether its code is the same is not known: the run did not record it.\n" in command("reproduce", run).out
-    assert "Own code" not in command("show", run).out
+    assert "Own code" not in command("show", run, "--all").out

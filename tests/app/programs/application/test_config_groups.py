@@ -300,7 +300,7 @@ def test_a_choice_is_shown_and_filtered_like_a_setting(application: Application,
     assert [row["optimizer"] for row in ordered] == ["adam"] * 6 + ["sgd"] * 6
     two = [str(application.sweep("chosen").run(run.name).root) for run in (records[0], records[-1])]
     assert ["optimizer", "sgd", "adam"] in [line.split() for line in command("diff", *two).splitlines()]
-    assert "  data/set " in command("show", two[0])
+    assert "  data/set " in command("show", two[0], "--all")
 
 
 def test_choices_of_other_packages_folders_lists_and_presets_have_their_column(
