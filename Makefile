@@ -16,7 +16,7 @@ STAMP := $(PACKAGE)-dev
 # In the order of the page.
 BENCHMARKS := tutorial_epoch tutorial_run tutorial_equal automatic_steps freed_memory peers startup sweep_overhead \
 	driver_memory two_workers resident_memory tracking_overhead bridge_overhead tracking_growth table sweeps_listing \
-	reading_growth report_size event_reading printed_output board ui_delay search_runs
+	reading_growth report_size event_reading printed_output board ui_delay search_runs inference_truth
 # The bounds of the extras in pyproject.toml, and what these versions need.
 OLDEST_FRAMEWORKS := accelerate==1.1.0 huggingface_hub==0.26.5 lightning==2.5.0 pytorch-lightning==2.5.0 \
 	tokenizers==0.21.0 transformers==4.49.0
@@ -28,7 +28,7 @@ HYDRA_TESTS := tests/launching/test_hydra_suites.py tests/launching/test_hydra_i
 	tests/app/driver/test_other_sweepers.py tests/app/compose
 FUZZER := atheris==3.0.0
 # The accuracy of the measurements where the truth is known, for docs/measurement_evidence.md.
-TRUTHS := phase_truth inference_truth warmup_truth bound_truth compare_truth real_sweeps paired_truth tune_truth gate_truth search_truth
+TRUTHS := phase_truth warmup_truth bound_truth compare_truth real_sweeps paired_truth tune_truth gate_truth search_truth
 # What an image with PyTorch and its usual company lacks, or has too old a version of.
 CARRIED := click google-crc32c hydra-core hypothesis markdown-it-py mdurl msgspec nvidia-ml-py omegaconf packaging psutil \
 	pydantic pydantic_core pygments annotated-doc annotated-types pytest-timeout rich shellingham sortedcontainers typer \

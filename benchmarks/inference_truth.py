@@ -1,12 +1,11 @@
 """Latencies of inference where the truth is known, and beside `torch.utils.benchmark` on three networks.
 
-`python -m benchmarks.inference_truth --write` takes a minute and writes its table to docs/measurement_evidence.md.
+The mean of a call is compared, as `torch.utils.benchmark` times blocks of calls.
 """
 
-import argparse
-import datetime
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -14,14 +13,16 @@ import torch
 from torch import nn
 from torch.utils.benchmark import Timer
 
-from benchmarks.interleaving import StoppingRule, run_interleaved
-from benchmarks.page import MEASUREMENT, describe_machine, section, write_section
+from benchmarks.command_line import Settings, run_benchmark
+from benchmarks.interleaving import Ratio, StoppingRule, run_interleaved
 from benchmarks.rows import Budget, Row, format_seconds, ratio_row
 from runmanager.records.run.run_record import InferenceRecord
 from runmanager.tracking.inference import measure_inference
 
 _CPU = torch.device("cpu")
 _BATCH = 8
+_SECONDS = 0.4  # of each measurement of a network
+_OFF = Budget(0.03, format="{:.0%}".format)
 _RULE = StoppingRule(min_rounds=8, max_rounds=20, max_seconds=30, half_width=0.02)
 
 
@@ -70,58 +71,41 @@ NETWORKS: dict[str, Callable[[], tuple[nn.Module, torch.Tensor]]] = {
 }
 
 
-def _ours(network: nn.Module, batch: torch.Tensor, seconds: float) -> float:
+def _ours(network: nn.Module, batch: torch.Tensor) -> float:
     found: InferenceRecord
-    (found,) = measure_inference(network, batch, [len(batch)], seconds=seconds, device=_CPU)
-    return found.latency_p50_seconds
+    (found,) = measure_inference(network, batch, [len(batch)], seconds=_SECONDS, device=_CPU)
+    return found.batch_size / found.inference_samples_per_second
 
 
-def _theirs(network: nn.Module, batch: torch.Tensor, seconds: float) -> float:
+def _theirs(network: nn.Module, batch: torch.Tensor) -> float:
     with torch.inference_mode():
         timer = Timer("network(batch)", globals={"network": network.eval(), "batch": batch}, num_threads=1)
-        return float(timer.blocked_autorange(min_run_time=seconds).median)
+        return float(timer.blocked_autorange(min_run_time=_SECONDS).mean)
 
 
-def network_rows(seconds: float) -> Iterator[Row]:
-    """Yield a row for each network: the median of a call by both, in turns."""
+def network_rows(rule: StoppingRule) -> Iterator[Row]:
+    """Yield a row for each network: the mean of a call by both, in turns."""
     for name, make in NETWORKS.items():
         network, batch = make()
         network(batch)
-        sides = {
-            "ours": partial(_ours, network, batch, seconds),
-            "other": partial(_theirs, network, batch, seconds),
-        }
-        found = run_interleaved(sides, stopping_rule=_RULE)
-        budget = Budget(1.03, format="{:g} times".format)
-        yield ratio_row(
-            f"{name}, {_BATCH} samples; other: torch.utils.benchmark",
-            ours=found["ours"],
-            other=found["other"],
-            budget=budget,
-        )[0]
+        sides = {"ours": partial(_ours, network, batch), "other": partial(_theirs, network, batch)}
+        found = run_interleaved(sides, stopping_rule=rule)
+        what = f"{name}, {_BATCH} samples; other: torch.utils.benchmark"
+        row, ratio = ratio_row(what, ours=found["ours"], other=found["other"])
+        yield replace(row, budget=f"off by {_OFF}", met=_OFF.verdict(*_distances(ratio)))
 
 
-def main() -> None:
-    """Measure, and print the rows or write them to the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=0.4, help="of each measurement of a network")
-    parser.add_argument("--write", action="store_true", help="write the table to docs/measurement_evidence.md")
-    given = parser.parse_args()
+def _distances(ratio: Ratio) -> tuple[float, float, float]:
+    """How far a ratio is from 1, at least and at most by its interval."""
+    ends = [abs(ratio.low - 1), abs(ratio.high - 1)]
+    return abs(ratio.value - 1), 0.0 if ratio.low <= 1 <= ratio.high else min(ends), max(ends)
+
+
+def measure(settings: Settings) -> list[Row]:
+    """Return the rows of known delays and of networks."""
     torch.set_num_threads(1)
-    began = time.monotonic()
-    rows = [*known_delay_rows(25 * given.seconds), *network_rows(given.seconds)]
-    text = section(
-        rows,
-        machine=describe_machine(),
-        command=f"python -m benchmarks.inference_truth --seconds {given.seconds:g}",
-        day=datetime.date.today(),
-        seconds=time.monotonic() - began,
-    )
-    if given.write:
-        write_section(MEASUREMENT, "inference_truth", text)
-    else:
-        print(text)
+    return [*known_delay_rows(10.0), *network_rows(settings.stopping_rule)]
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark("inference_truth", measure, summary=__doc__, stopping_rule=_RULE)

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from runmanager.cli.commands.schema import SchemaKind
+from runmanager.cli.machine_checks import Check
 from runmanager.records.run.measurement import MEASUREMENTS, Unit
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.sweep.sweep_record import SweepRecord
@@ -85,15 +86,6 @@ class WatchedSweep(msgspec.Struct):
     cells: list[WatchedCell]
 
 
-class Check(msgspec.Struct):
-    """Of `runmanager doctor`: `level` is ok, warning or error; `cure` is empty where nothing is wrong."""
-
-    subject: str
-    level: str
-    finding: str
-    cure: str
-
-
 class LoggedNumber(msgspec.Struct):
     """Of `runmanager scalars`: a number in a log, how often it was printed, and the `--scalar` that reads it."""
 
@@ -114,32 +106,27 @@ class Difference(msgspec.Struct):
     logged: dict[str, list[Any]] = {}
 
 
-def _row(name: str, **types: Any) -> Any:
-    """A row of a table: any of its columns may be left out."""
+def _rows(name: str, **types: Any) -> Any:
+    """The rows of a table: any of its columns may be left out."""
     fields: list[Any] = [(column, type_ | msgspec.UnsetType, msgspec.UNSET) for column, type_ in types.items()]
-    return msgspec.defstruct(name, fields)
-
-
-def _list_of(row: Any) -> Any:
-    return list[row]
+    return list[msgspec.defstruct(name, fields)]  # type: ignore[misc]
 
 
 _RESULTS = {each.name: _Value if each.unit is Unit.NONE else _Number for each in MEASUREMENTS}
-_RESULT_ROW = _row(
-    "ResultRow", run=str, status=str, reason=str | None, **dict.fromkeys(BASE_SETTINGS, _Value), **_RESULTS
-)
 _EFFECTS = dict.fromkeys((*EFFECTS, "ci_low", "ci_high"), _Number)
-_COMPARED_ROW = _row("ComparedRow", **{name: _EFFECTS.get(name, _Value) for name in (*COMPARISON_COLUMNS, *EFFECTS)})
-_LISTED_SWEEP = _row("ListedSweep", **dict.fromkeys(LISTED_COLUMNS, _Value))
 
 TYPES: dict[SchemaKind, Any] = {
     SchemaKind.RUN: RunRecord,
     SchemaKind.EPOCHS: EpochRecord,
     SchemaKind.SWEEP: SweepRecord,
-    SchemaKind.TABLE: _list_of(_RESULT_ROW),
-    SchemaKind.COMPARE: _list_of(_COMPARED_ROW),
+    SchemaKind.TABLE: _rows(
+        "ResultRow", run=str, status=str, reason=str | None, **dict.fromkeys(BASE_SETTINGS, _Value), **_RESULTS
+    ),
+    SchemaKind.COMPARE: _rows(
+        "ComparedRow", **{name: _EFFECTS.get(name, _Value) for name in (*COMPARISON_COLUMNS, *EFFECTS)}
+    ),
     SchemaKind.BEST: BestDocument,
-    SchemaKind.LS: _list_of(_LISTED_SWEEP),
+    SchemaKind.LS: _rows("ListedSweep", **dict.fromkeys(LISTED_COLUMNS, _Value)),
     SchemaKind.SHOW: ShownRun,
     SchemaKind.DIFF: Difference,
     SchemaKind.SCALARS: list[LoggedNumber],

@@ -71,7 +71,7 @@ def _files(
         paths.comparison("json"): lambda: iter_json(comparison),
         paths.comparison("md"): lambda: to_markdown(_with_notes(comparison, crossover_lines(snapshot.crossovers))),
     }
-    if (inference := inference_rows(snapshot.sweep)).rows:
+    if (inference := inference_rows(snapshot.sweep)).rows or paths.inference_csv.exists():  # of runs that are gone
         files[paths.inference_csv] = lambda: to_csv(inference)
     if report:
         from runmanager.results.report.report import render_report

@@ -1,6 +1,7 @@
 """Inference after training: what is called and how, what is stored, and that none of it counts as training."""
 
 import csv
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import runmanager
 from runmanager.errors import UsageError
+from runmanager.records.files.paths import SweepPaths
+from runmanager.results.result_files import write_tables
 
 from .conftest import stored_runs
 
@@ -125,3 +128,12 @@ def test_a_finished_run_is_not_measured_again(tmp_path: Path) -> None:
     before = (tmp_path / "sweep" / "inference.csv").read_bytes()
     train(network, tmp_path / "sweep", 1, lr=1)
     assert (tmp_path / "sweep" / "inference.csv").read_bytes() == before
+
+
+def test_its_file_keeps_no_row_of_a_run_that_is_gone(tmp_path: Path) -> None:
+    sweep = SweepPaths(tmp_path / "sweep")
+    train(nn.Sequential(nn.Linear(4, 2)), sweep.root, 1)
+    (run,) = stored_runs(sweep.root)
+    shutil.rmtree(run.paths.root)
+    write_tables(sweep)
+    assert sweep.inference_csv.read_text() == f"{_COLUMNS}\n"

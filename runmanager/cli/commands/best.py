@@ -8,7 +8,7 @@ import typer
 
 from runmanager.cli.arguments import AtOption, BetterOption, RunFormat, RunFormatOption, SweepNames, TrustOption
 from runmanager.cli.completion import complete_metrics
-from runmanager.cli.printing import print_json, print_text, print_warning, warn_damaged, wrap_lines
+from runmanager.cli.printing import print_document, print_text, print_warning, warn_damaged, wrap_lines
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.sweep.lookup import find_sweep
@@ -42,7 +42,7 @@ def best(
     from runmanager.app.programs.cell_metrics import advice_without_metrics
     from runmanager.app.reproduce_command import reproduce as command_for
     from runmanager.results.findings.best import NoMetricError
-    from runmanager.results.findings.best_text import best_headline, best_sections, best_sentences, best_to_json
+    from runmanager.results.findings.best_text import best_document, best_headline, best_sections, best_sentences
     from runmanager.results.load.loader import read_results
     from runmanager.results.load.several_sweeps import SWEEP, name_sweeps
     from runmanager.results.table_model.sections import Section, format_sections
@@ -69,7 +69,7 @@ def best(
     if format_ is RunFormat.JSON:
         if words is None:
             print_warning(*remarks)
-        print_json(best_to_json(found, command=words))
+        print_document(best_document(found, command=words))
     else:
         lines = [*line, *wrap_lines(*remarks, indent=2).splitlines()]
         sections = [*best_sections(found, trust=trust), Section("Command", lines=lines)]

@@ -13,7 +13,6 @@ from runmanager.cli.printing import (
     console,
     max_text_rows,
     print_document,
-    print_json,
     print_rendered,
     print_table,
     print_text,
@@ -76,12 +75,12 @@ def ls(
 
 def diff(one: RunName, other: RunName, format_: RunFormatOption = RunFormat.TEXT) -> None:
     """Show what differs between two runs: settings, code, packages, hardware, metrics. Equal values are left out."""
-    from runmanager.results.findings.run_diff import diff_runs, difference_sections, difference_to_json
+    from runmanager.results.findings.run_diff import diff_runs, difference_document, difference_sections
     from runmanager.results.table_model.sections import format_sections
 
     sides = read_named_run(one), read_named_run(other)
     if format_ is RunFormat.JSON:
-        print_json(difference_to_json(*sides))
+        print_document(difference_document(*sides))
         return
     found = diff_runs(*sides)
     roots = (printable_line(str(side.paths.root)) for side in sides)

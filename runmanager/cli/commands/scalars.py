@@ -45,12 +45,14 @@ def scalars(
     numbers = logged_numbers(run.paths.log, run.record.settings)
     metrics = {name_key(name) for name in run.record.summary or {}}
     if format_ is RunFormat.JSON:
-        found_numbers = [
-            {"name": each.name, "last": each.value, "times": each.count, "is_metric": name_key(each.name) in metrics}
-            | {"scalar": each.scalar or None}
-            for each in numbers
-        ]
-        print_document(found_numbers)
+        from runmanager.cli.output_schemas import LoggedNumber
+
+        print_document(
+            [
+                LoggedNumber(each.name, each.value, each.count, name_key(each.name) in metrics, each.scalar or None)
+                for each in numbers
+            ]
+        )
         return
     if not numbers:
         print_text(f"{run.paths.log} has no named number that may be a metric.\n")

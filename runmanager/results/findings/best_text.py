@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from runmanager.records.run.run_record import counted_word
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.verdict import DIFFERENT, NOT_MEASURED
@@ -201,13 +199,13 @@ def _weights(stored: StoredRun, *, trust: bool) -> list[str]:
     return ["none were kept; checkpoint.keep_best=val_accuracy keeps the best ones"]
 
 
-def best_to_json(best: BestCell, *, command: Sequence[str] | None) -> str:
-    """Encode the best cell as an object: the metric, the winner with its runs, the runner-up, verdict and reason.
+def best_document(best: BestCell, *, command: Sequence[str] | None) -> dict[str, Any]:
+    """Return the best cell as an object: the metric, the winner with its runs, the runner-up, verdict and reason.
 
     `command` runs the cell; null where there is none to give. The epoch of each value is there for logged metrics and
     for best epochs; any other value of an epoch is the last one's, or that of the last interval of steps that has any.
     """
-    found = {
+    return {
         "metric": best.metric.name,
         **({"at": best.metric.at} if best.metric.epoch_of is not None else {}),
         "best": _plain(best.winner),
@@ -223,7 +221,6 @@ def best_to_json(best: BestCell, *, command: Sequence[str] | None) -> str:
         **({"not_finite": [run.record.name for run in best.lost]} if best.lost else {}),
         "command": command and list(command),
     }
-    return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"
 
 
 def _plain(cell: RankedCell) -> dict[str, Any]:

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from runmanager.records.run.environment_changes import changed_files
 from runmanager.records.run.run_record import Environment
 from runmanager.records.storage.reader import StoredRun
@@ -128,9 +126,9 @@ def _field(value: Any, difference: Difference) -> str:
     return text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 1]}…"
 
 
-def difference_to_json(one: StoredRun, other: StoredRun) -> str:
-    """Encode an object with the folders of the two runs, and by kind the differences, as the two values by name."""
+def difference_document(one: StoredRun, other: StoredRun) -> dict[str, Any]:
+    """Return an object with the folders of the two runs, and by kind the differences, as the two values by name."""
     found: dict[str, Any] = {"runs": [str(run.paths.root) for run in (one, other)]}
     for each in diff_runs(one, other):
         found.setdefault(each.kind, {})[each.name] = [each.one, each.other]
-    return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"
+    return found

@@ -257,12 +257,9 @@ def inference_names(runs: Iterable[StoredRun]) -> list[str]:
 
 def by_batch_size(metric: Metric, runs: Iterable[StoredRun]) -> list[tuple[int | None, Metric]]:
     """Return a metric of inference for each batch size that the runs have measured; any other metric as it is."""
-    if inference_metric(metric.name) is not None:
-        sizes = {each.batch_size for run in runs for each in run.record.measurements.inference or ()}
-        found = [(size, inference_metric(metric.name, size)) for size in sorted(sizes)]
-        if of_sizes := [(size, each) for size, each in found if each is not None]:
-            return [*of_sizes]
-    return [(None, metric)]
+    sizes = sorted({each.batch_size for run in runs for each in run.record.measurements.inference or ()})
+    of_sizes = [(size, found) for size in sizes if (found := inference_metric(metric.name, size)) is not None]
+    return [*of_sizes] or [(None, metric)]
 
 
 def _last(run: StoredRun, name: str) -> EpochRecord | None:

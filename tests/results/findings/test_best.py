@@ -16,7 +16,7 @@ from runmanager.records.sweep.sweep_record import add_cells
 from runmanager.results.compare.comparison import compare
 from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.findings.best import BestCell, find_best
-from runmanager.results.findings.best_text import best_headline, best_sections, best_sentences, best_to_json
+from runmanager.results.findings.best_text import best_document, best_headline, best_sections, best_sentences
 from runmanager.results.stats.noise_model import critical_value
 from runmanager.results.table_model.sections import format_sections
 
@@ -88,7 +88,7 @@ def test_all_indistinguishable_cells_are_named(seeds: Callable[..., SweepContent
     assert found.winner.settings == {"lr": "d"}
     assert [each.settings["lr"] for each in found.rivals] == ["a", "b"]
     assert "2 cells are not shown to be worse than the best one: lr=a; lr=b." in best_sentences(found)
-    assert json.loads(best_to_json(found, command=["python"]))["rivals"] == [{"lr": "a"}, {"lr": "b"}]
+    assert best_document(found, command=["python"])["rivals"] == [{"lr": "a"}, {"lr": "b"}]
 
 
 def test_rival_is_named_though_the_runner_up_is_significantly_behind(seeds: Callable[..., SweepContents]) -> None:
@@ -179,7 +179,7 @@ def test_cells_with_too_few_runs_are_named(seeds: Callable[..., SweepContents]) 
     text = best_sentences(found)
     assert "One cell is not shown to be worse than the best one: lr=b." in text
     assert "One more cell could not be compared: lr=c." in text
-    assert json.loads(best_to_json(found, command=None))["unmeasured"] == [{"lr": "c"}]
+    assert best_document(found, command=None)["unmeasured"] == [{"lr": "c"}]
     of_next = find_best(seeds(a=[0.90, 0.92, 0.94], b=[0.915, 0.921], c=[0.91, 0.92, 0.915]), None, **OPTIONS)
     assert of_next.verdict == "not measured"
     assert "One cell is not shown to be worse than the best one: lr=c." in best_sentences(of_next)
@@ -289,7 +289,7 @@ def test_groups_have_the_name_that_a_command_takes(contents: Callable[..., Sweep
     assert best_headline(found).endswith(" with optimizer=adam.")
     assert "Next is optimizer=sgd with" in " ".join(best_sentences(found))
     assert "\n  optimizer  adam\n" in format_sections("", best_sections(found))
-    assert json.loads(best_to_json(found, command=None))["best"]["settings"] == {"optimizer.name": "adam"}
+    assert best_document(found, command=None)["best"]["settings"] == {"optimizer.name": "adam"}
 
 
 def test_only_the_named_folders_count(seeds: Callable[..., SweepContents]) -> None:
@@ -354,7 +354,7 @@ def test_unknown_metric_is_rejected(seeds: Callable[..., SweepContents]) -> None
 
 def test_json_of_the_best_cell(seeds: Callable[..., SweepContents]) -> None:
     found = find_best(seeds(one=[0.5], two=[0.6]), None, **OPTIONS)
-    plain = json.loads(best_to_json(found, command=["python"]))
+    plain = json.loads(msgspec.json.encode(best_document(found, command=["python"])))
     assert plain["best"]["settings"] == {"lr": "two"}
     assert plain["best"]["deviation"] is None
     assert plain["best"]["runs"][0]["value"] == plain["best"]["mean"] == 0.6

@@ -1,7 +1,5 @@
 """The best cell by a logged metric, and by the best epoch of each run."""
 
-import json
-
 import msgspec
 import pytest
 
@@ -9,7 +7,7 @@ from runmanager.errors import UsageError
 from runmanager.results.compare.comparison import compare
 from runmanager.results.findings.answer_sentences import answers
 from runmanager.results.findings.best import find_best
-from runmanager.results.findings.best_text import best_headline, best_sections, best_sentences, best_to_json
+from runmanager.results.findings.best_text import best_document, best_headline, best_sections, best_sentences
 from runmanager.results.table_model.sections import format_sections
 from runmanager.results.tables.results_table import result_rows
 
@@ -80,7 +78,7 @@ def test_the_best_epoch_is_named_and_said_to_flatter(logged):
     assert "flatters the result" in best_sentences(found)[1]
     runs = format_sections("", best_sections(found)).partition("Settings")[0]
     assert [f"(epoch {number})" in runs for number in (2, 3, 4, 5, 6)] == [False, True, True, True, False]
-    plain = json.loads(best_to_json(found, command=None))
+    plain = best_document(found, command=None)
     assert plain["at"] == "best"
     assert sorted(run["epoch"] for run in plain["best"]["runs"]) == [3, 4, 5]
 
@@ -97,7 +95,7 @@ def test_values_that_were_not_finite_are_said(contents, timed):
     assert last.settings == {"lr": 1} and at_best.settings == {"lr": 2}
     assert "The last val/f1 is not finite in broken, so its cell is left out." in best_sentences(last)
     assert "Epochs whose val/f1 was not finite do not count: there are some in broken." in best_sentences(at_best)
-    assert json.loads(best_to_json(last, command=None))["not_finite"] == ["broken"]
+    assert best_document(last, command=None)["not_finite"] == ["broken"]
     column = [
         msgspec.structs.replace(epoch, val_loss=None) if epoch.epoch == 3 else epoch for epoch in timed([1.0] * 3)
     ]
@@ -107,7 +105,7 @@ def test_values_that_were_not_finite_are_said(contents, timed):
     assert "The last val_loss is missing or not finite in b, so its cell is left out." in best_sentences(by_loss)
     healthy = find_best(contents(runs[0]), None, metric="val/f1")
     assert not any("finite" in line for line in best_sentences(healthy))
-    assert "not_finite" not in json.loads(best_to_json(healthy, command=None))
+    assert "not_finite" not in best_document(healthy, command=None)
 
 
 def test_contradictory_directions_are_said_where_one_is_requested(logged):
@@ -135,7 +133,7 @@ def test_the_last_epoch_of_a_logged_metric_is_named_too(logged):
 def test_columns_at_the_last_epoch_are_described_as_before(contents, timed):
     sweep = contents(({"lr": 0.1}, timed([1.0] * 7), {}), ({"lr": 0.2}, timed([1.0] * 5), {}))
     found = find_best(sweep, None)
-    plain = json.loads(best_to_json(found, command=None))
+    plain = best_document(found, command=None)
     assert "at" not in plain and set(plain["best"]["runs"][0]) == {"run", "value", "folder"}
     assert "epoch" not in best_headline(found) + format_sections("", best_sections(found))
 
@@ -153,7 +151,7 @@ def test_a_result_of_the_whole_run_has_no_best_epoch(contents, timed):
     found = find_best(contents(*runs), None, metric="bleu", at="best")
     assert best_headline(found) == "the best bleu is 25.00 (n=1) with lr=0.2."
     assert not any("flatters" in line for line in best_sentences(found))
-    assert "epoch" not in json.loads(best_to_json(found, command=None))["best"]["runs"][0]
+    assert "epoch" not in best_document(found, command=None)["best"]["runs"][0]
 
 
 def test_values_of_intervals_of_steps_are_named_by_their_step(logged):

@@ -1,6 +1,5 @@
 """Tests of the differences between two runs."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +8,7 @@ import msgspec
 from runmanager.records.run.run_record import Environment
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.storage.reader import SweepContents
-from runmanager.results.findings.run_diff import Difference, diff_runs, difference_sections, difference_to_json
+from runmanager.results.findings.run_diff import Difference, diff_runs, difference_document, difference_sections
 from runmanager.results.table_model.sections import format_sections
 
 
@@ -110,7 +109,7 @@ def test_text_and_json_have_both_sides(
     text = format_sections("first", difference_sections(diff_runs(*sides), names=("one", "other")))
     assert "Settings\n                one   other\n  lr            0.1   0.01\n" in text
     assert "  model.hidden  null  [3]\n" in text
-    plain = json.loads(difference_to_json(*sides))
+    plain = difference_document(*sides)
     assert plain["settings"]["model.hidden"] == [None, [3]]
     assert plain["runs"] == [str(side.paths.root) for side in sides]
     assert plain["metrics"]["epoch_seconds"] == [2.0, 4.0]
