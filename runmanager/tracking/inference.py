@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils._pytree import tree_leaves, tree_map
 
 from runmanager.errors import UsageError
 from runmanager.records.run.run_record import InferenceRecord
 from runmanager.tracking.device.devices import peak_memory, reset_peak_memory
 from runmanager.tracking.timing.timer import Clock, clock_for
+from runmanager.tracking.torch_internals import tree_leaves, tree_map_only
 from runmanager.validation import fault
 
 _WARMUP_SHARE = 0.2  # of the seconds, before those that are measured
@@ -61,12 +61,11 @@ def _checked(batch_sizes: Sequence[int], seconds: float) -> list[int]:
 def _batch(example: Any, size: int, device: torch.device) -> Any:
     """Return the example on the device with `size` samples."""
 
-    def filled(value: Any) -> Any:
-        if not isinstance(value, torch.Tensor) or not value.dim():
-            return value
-        return value.to(device)[torch.arange(size, device=device) % len(value)]
+    def filled(value: torch.Tensor) -> torch.Tensor:
+        moved = value.to(device)
+        return moved[torch.arange(size, device=device) % len(value)] if value.dim() else moved
 
-    return tree_map(filled, example)
+    return tree_map_only(torch.Tensor, filled, example)
 
 
 def _measured(
