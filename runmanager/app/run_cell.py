@@ -118,9 +118,14 @@ def train_cell(
             train_run(folder, options, device=device, sinks=sinks, turns=turns)
             return ProgramEnd()
 
-        repeats = turns is not None and turns.again
-        cell = CellSpec(paths, pending, is_tracked=True, reopens_finished=repeats, better=declared_directions(), **spec)
+        reopens = (turns is not None and turns.again) or _lacks_inference(paths, options)
+        cell = CellSpec(paths, pending, is_tracked=True, reopens_finished=reopens, better=declared_directions(), **spec)
         return supervise_cell(cell, train)
+
+
+def _lacks_inference(paths: RunPaths, options: TrainingOptions) -> bool:
+    sizes = options.infer.batch_sizes
+    return bool(sizes and paths.record.exists() and read_record(paths).measurements.sizes_not_timed(sizes))
 
 
 def _write_tables(sweep: SweepPaths) -> None:

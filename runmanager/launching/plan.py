@@ -1,6 +1,7 @@
 """The plan of a sweep: for each cell what to do and why, given what is stored of its run."""
 
 import datetime
+import socket
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -33,7 +34,7 @@ class Action(StrEnum):
     RESUME = "resume"
     START_AGAIN = "start again"
     CONTINUE = "continue"  # a new run, which continues a finished one with fewer epochs
-    MEASURE = "measure again"  # finished, but a run that it takes measured turns with is not
+    MEASURE = "measure again"  # finished: it takes turns with a run that is not, or calls of its network are timed
     KEEP = "keep"
     LEAVE = "leave"  # another process runs it
     REFUSE = "refuse"  # what is stored of it cannot be read
@@ -57,7 +58,8 @@ class Cell:
     """A cell before it is run: its identity, its run's name, its resolved configuration and its words of the command.
 
     What is known of it beforehand: `device`, the one that it asks for (None if unknown); `epochs`, the planned number
-    (0 if unknown), and `measure_seconds`, the limit of a measurement after them; `processes`, the number of its ranks;
+    (0 if unknown), `measure_seconds`, the limit of a measurement after them, and `infers`, the batch sizes with which
+    calls of its network are timed then; `processes`, the number of its ranks;
     `unsigned`, the settings that are not part of its identity (see `RunRecord`); `command`, which runs it alone;
     `variables`, the environment variables that it reads; `choices`, those of its config groups (see `RunRecord`);
     `derived`, the settings whose values are interpolations, with
@@ -71,6 +73,7 @@ class Cell:
     device: str | None = None
     epochs: int = 0
     measure_seconds: float = 0.0
+    infers: tuple[int, ...] = ()
     processes: int = 1
     unsigned: tuple[str, ...] | None = None
     command: tuple[str, ...] = ()
@@ -96,7 +99,8 @@ class PlannedRun:
 
     `changes` describes how the present code and versions differ from those of the stored run, `variables` which of the
     environment variables that the cell reads do. `continuation` is the shorter run that a run could continue.
-    `is_damaged`: the run is kept, and has lost epochs. `lacks`: what a run that was broken off has not to resume from.
+    `is_damaged`: the run is kept, and has lost epochs. `lacks`: what a run that was broken off has not to resume from,
+    or why a finished one is not measured.
     """
 
     cell: Cell
@@ -114,6 +118,14 @@ class PlannedRun:
     def name(self) -> str:
         """The name of the run: the stored one, else its cell's."""
         return self.stored.name if self.stored else self.cell.name
+
+    @property
+    def why_not_measured(self) -> str:
+        """Why new measurements would not match those of its finished run; empty if they would."""
+        if self.changes:
+            return "`rerun_changed=true` runs it again"
+        host = "" if self.stored is None else self.stored.environment.host
+        return "" if host in ("", socket.gethostname()) else f"it was made on {host}"
 
     @property
     def is_to_run(self) -> bool:
@@ -257,7 +269,21 @@ def _plan(
     why += f"; {variables}" if variables else ""
     if action in (Action.KEEP, Action.RESUME) and not changes and is_same_code(then, today) is None:
         why += "; whether its code is the same is not known"
-    return PlannedRun(cell, action, why, run.paths, run.record, changes, variables)
+    planned = PlannedRun(cell, action, why, run.paths, run.record, changes, variables)
+    return _with_inference(planned) if action is Action.KEEP and run.is_complete else planned
+
+
+def _with_inference(planned: PlannedRun) -> PlannedRun:
+    """Plan to time calls of a finished run's network with the batch sizes that are not known yet."""
+    missing = planned.stored.measurements.sizes_not_timed(planned.cell.infers) if planned.stored else ()
+    if not missing:
+        return planned
+    has_weights = planned.paths.checkpoint.exists()
+    obstacle = planned.why_not_measured or ("" if has_weights else "it has no weights, as `checkpoint.every` was 0")
+    which = f"inference with batches of {', '.join(map(str, missing))}"
+    if obstacle:
+        return replace(planned, lacks=f"{which} is not measured: {obstacle}")
+    return replace(planned, action=Action.MEASURE, why=f"{planned.why}; {which} is measured")
 
 
 def stored_record(run: PlannedRun) -> RunRecord | None:

@@ -1,6 +1,5 @@
 """The groups of cells that take turns under `measure=paired`, and which of their runs are measured again."""
 
-import socket
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -62,7 +61,7 @@ class Pairing:
                 is_alone = any(run.is_to_run for run in predict_skipped(to_come))
             else:
                 sessions = {run.stored.session for run in kept if run.stored is not None}
-                is_alone = (len(sessions) > 1 or None in sessions) and not any(map(_obstacle, kept))
+                is_alone = (len(sessions) > 1 or None in sessions) and not any(run.why_not_measured for run in kept)
             if is_alone:
                 changed |= {run.cell.signature: _measured_again(run) for run in kept}
         return [changed.get(run.cell.signature, run) for run in plan]
@@ -74,20 +73,12 @@ def _members(group: Sides, runs: Sequence[PlannedRun]) -> list[PlannedRun]:
 
 def _measured_again(run: PlannedRun) -> PlannedRun:
     """Plan to measure a finished run again: from its checkpoint, or from the start without one."""
-    if against := _obstacle(run):
+    if against := run.why_not_measured:
         return replace(run, why=f"{run.why}; takes no turns with what is run now: {against}")
     if run.paths.checkpoint.exists():
         return replace(run, action=Action.MEASURE, why=f"{run.why}; takes turns with what is run now")
     why = f"{run.why}; takes turns with what is run now, and left no checkpoint to start from"
     return replace(run, action=Action.START_AGAIN, why=why)
-
-
-def _obstacle(run: PlannedRun) -> str:
-    """Why a new measurement would not match a finished run's epochs; empty if it would."""
-    if run.changes:
-        return "`rerun_changed=true` runs it again"
-    host = "" if run.stored is None else run.stored.environment.host
-    return "" if host in ("", socket.gethostname()) else f"it was made on {host}"
 
 
 def infer_compared_axis(axes: Collection[str], sides: Sequence[str], seed_names: Sequence[str] = ()) -> str:

@@ -30,12 +30,13 @@ def measure_inference(
     *,
     seconds: float,
     device: torch.device,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> list[InferenceRecord]:
     """Call a network in `inference_mode` for about `seconds` with batches of each size; return quantiles over calls.
 
     `example` has at least one sample along the first dimension of its tensors, which are repeated to fill a batch. A
-    tuple or list holds the positional arguments of the call, a mapping the named ones. Raises `UsageError` for bad
-    arguments.
+    tuple or list holds the positional arguments of the call, a mapping the named ones. No further size is begun once
+    `is_stopped` returns True. Raises `UsageError` for bad arguments.
     """
     sizes = _checked(batch_sizes, seconds)
     if not any(isinstance(each, torch.Tensor) and each.dim() for each in tree_leaves(example)):
@@ -44,7 +45,11 @@ def measure_inference(
     network.eval()
     try:
         with torch.inference_mode():
-            return [_measured(network, _batch(example, size, device), size, seconds, device, clock) for size in sizes]
+            return [
+                _measured(network, _batch(example, size, device), size, seconds, device, clock)
+                for size in sizes
+                if not is_stopped()
+            ]
     finally:
         network.train(was_training)
 

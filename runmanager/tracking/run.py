@@ -300,13 +300,16 @@ class ActiveRun(LoopCalls, JobCalls):
         try:
             if outcome.status.is_success:
                 self._epochs.history.sync()  # else a power cut could leave `finished` without the last epoch
+            kept = self._kept_record()
             record = end_own_run(
                 self._folder,
                 outcome,
-                run_seconds=run_seconds,
+                run_seconds=kept.run_seconds if kept else run_seconds,
                 num_parameters=None if network is None else num_parameters(network),
                 peak_memory_bytes=memory,
-                environment=self._measurements.environment_at_end(self.record.environment),
+                environment=kept.environment
+                if kept
+                else self._measurements.environment_at_end(self.record.environment),
                 measurements=self._measurements.measurements(),
                 notes=self._notes.lines,
                 num_records=len(self.history) if outcome.status.is_success else msgspec.UNSET,
@@ -326,6 +329,15 @@ class ActiveRun(LoopCalls, JobCalls):
         if self._on_end is not None:
             self._on_end()
         return record
+
+    def _kept_record(self) -> RunRecord | None:
+        """The record of a finished run that was opened again only to measure inference; None for any other.
+
+        Its training keeps its time and its conditions.
+        """
+        before = self._folder.resumed_from
+        is_kept = self._turns is None and not self._measurements.has_trained
+        return before if is_kept and before is not None and before.is_complete else None
 
     def _outcome(self, error: BaseException | None) -> Outcome:
         is_measured = self._turns is None or self._turns.is_over

@@ -126,7 +126,8 @@ class JobCalls(EpochCalls):
         or list holds the positional arguments of a call, a mapping the named ones. They are moved to the network's
         device before. The network is called in `inference_mode` and evaluation mode. Nothing of it counts in the times
         and the memory of training. `inference.csv` and `runmanager compare --metric latency_p50_seconds` have the
-        result. Raises `UsageError` for bad arguments, and within an epoch.
+        result. A run that was asked to stop begins no further size. Raises `UsageError` for bad arguments, and within
+        an epoch.
         """
         if (epoch := self._open.current) is not None:
             raise UsageError(f"measure_inference() must come after an epoch, got epoch {epoch.number} still open.")
@@ -134,7 +135,14 @@ class JobCalls(EpochCalls):
         began = time.perf_counter()
         with self._measurements.left_out():
             device = device_of(network) or self.device
-            found = measure_inference(network, example, batch_sizes, seconds=seconds, device=device)
+            found = measure_inference(
+                network,
+                example,
+                batch_sizes,
+                seconds=seconds,
+                device=device,
+                is_stopped=lambda: self._stop_policy.is_interrupted,
+            )
         known = {each.batch_size: each for each in self._measurements.measurements().inference or ()}
         known |= {each.batch_size: each for each in found}
         self._measurements.add(inference=list(known.values()))

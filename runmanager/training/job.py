@@ -174,6 +174,7 @@ def _train(run: ActiveRun, options: TrainingOptions) -> None:
     components = build_components(run, options)
     _count_work(run, components)
     _run_epochs(run, options, components)
+    _measure_inference(run, options, components)
     if components.stepper.num_skipped:
         steps = pluralize(run.num_steps, "step")
         run.note(f"skipped {components.stepper.num_skipped} of {steps}, whose gradients overflowed fp16")
@@ -289,6 +290,15 @@ def _run_epochs(run: ActiveRun, options: TrainingOptions, components: Components
     for epoch in run.evaluation_again():
         track = tracker(epoch.track_eval, stepper.loss)
         evaluate_epoch(stepper, epoch.eval_batches(loaders.validation), track=track)
+
+
+def _measure_inference(run: ActiveRun, options: TrainingOptions, components: Components) -> None:
+    """Time calls of the trained network with the batch sizes that an earlier attempt has not."""
+    sizes = run.record.measurements.sizes_not_timed(options.infer.batch_sizes)
+    if sizes:
+        images, _ = components.loaders.validation.first_samples(max(sizes))
+        network = components.stepper.predictor(is_compiled=options.compile)
+        run.measure_inference(network, images, sizes, seconds=options.infer.seconds)
 
 
 def _evaluate(epoch: Epoch, components: Components) -> None:

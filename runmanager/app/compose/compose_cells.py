@@ -185,6 +185,7 @@ def _cell(composed: _Composed, config: Config, varying: Sequence[str]) -> Cell:
         device=config.device,
         epochs=config.epochs,
         measure_seconds=config.measure.max_seconds if isinstance(config.measure, PairedOptions) else 0.0,
+        infers=tuple(config.infer.batch_sizes),
         derived=composed.derived,
     )
 

@@ -21,7 +21,7 @@ from runmanager.launching.launchers import LAUNCHERS
 from runmanager.text import format_value
 from runmanager.tracking.options import EarlyStopOptions, TensorBoardOptions
 from runmanager.training.options.groups import OPTION_TYPES
-from runmanager.training.options.job import CheckpointOptions
+from runmanager.training.options.job import CheckpointOptions, InferOptions
 from runmanager.validation import allowed_values, default_words, suggestion
 
 
@@ -103,7 +103,12 @@ def _type_name(hint: Any) -> str:
 
 
 _GROUPS = ("dataset", "model", "loss", "metrics", "optimizer", "scheduler", "loader", "measure")
-_PARTS = {"checkpoint": CheckpointOptions, "early_stop": EarlyStopOptions, "tensorboard": TensorBoardOptions}
+_PARTS = {
+    "checkpoint": CheckpointOptions,
+    "early_stop": EarlyStopOptions,
+    "infer": InferOptions,
+    "tensorboard": TensorBoardOptions,
+}
 _PRESETS = "experiment"
 _PLUGINS = "hydra_plugins.runmanager"
 _HIDDEN = frozenset({"name", "_target_", "defaults"})

@@ -1,5 +1,6 @@
 """Records of runs (run.json), of epochs (lines of epochs.jsonl), and of turns."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,11 +52,10 @@ class EpochRecord(msgspec.Struct, frozen=True, gc=False):
     """One epoch: metrics are means over its samples, accuracies fractions in [0, 1], times in seconds.
 
     Epochs count from 1; epoch 0 is the evaluation before training, without samples and `epoch_seconds`. `samples` is 0
-    also where the samples of a step could not be counted.
-    None means not measured. `run_seconds` counts from the run's start. `metrics` are the values that the program
-    logged, by name, None for one that is not finite; `units` are counts of what was trained on besides samples, as
-    tokens. Both are left out of the file if there are none: read them as `record.metrics or {}`; so is `readings`,
-    where nothing was read.
+    also where the samples of a step could not be counted. None means not measured. `run_seconds` counts from the run's
+    start. `metrics` are the values that the program logged, by name, None for one that is not finite; `units` are
+    counts of what was trained on besides samples, as tokens. What is empty of both and of `readings` is left out of the
+    file: read `record.metrics or {}`.
     """
 
     epoch: Int64
@@ -95,12 +95,10 @@ class Environment(msgspec.Struct, frozen=True, gc=False):
     """Hardware, software and load of a run; None for what could not be determined.
 
     `num_cores` counts the cores that the process may run on, `usable_cores` what it may use of their time: less where a
-    container has a share of it. Older records lack the latter.
-
-    `outside_cpu_share` and `steal_share` are the shares of all cores' time that other processes and the hypervisor
-    took, as means over the run. Their `_p90` were reached or exceeded during a tenth of it, and reveal load that
-    lasted only for a part of the run. `code` maps the path of each source file of the user to its digest.
-    `commit_unknown` says why the commit, or whether the tracked files are as it has them, is not known.
+    container has a share of it. `outside_cpu_share` and `steal_share` are the shares of all cores' time that other
+    processes and the hypervisor took, as means over the run. Their `_p90` were reached or exceeded during a tenth of
+    it, and reveal load that lasted only for a part of the run. `code` maps the path of each source file of the user to
+    its digest. `commit_unknown` says why the commit, or whether the tracked files are as it has them, is not known.
     """
 
     host: str = ""
@@ -161,23 +159,20 @@ class InferenceRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Measurements(msgspec.Struct, frozen=True, kw_only=True):
     """Measurements of a whole run; None for what was not measured.
 
-    `first_batch_seconds` is the time until the loader's first batch in the first epoch, including the start of its
-    workers. `compile_seconds` is the time of compilation in the last attempt: that of the built-in job's network before
-    the first epoch, and part of none; in a loop, within the epochs that ran the code first. `worker_start_method` is
-    that of the loaders' processes: `fork`, `spawn`, `forkserver`, several joined by ` and `; None without workers.
-    `precision` is that of the products with weights: `fp32`, `tf32`, `bf16`, `fp16`, `fp64`. `chosen` says what
-    settings of `auto` became, by their names; it is left out where there are none.
+    `first_batch_seconds` is the time until the first batch of the first epoch, with the start of the loader's workers.
+    `compile_seconds` is the time of compilation in the last attempt: before the first epoch and part of none in the
+    built-in job; in a loop, within the epochs that ran the code first. `worker_start_method` is that of the loaders'
+    processes: `fork`, `spawn`, `forkserver`, several joined by ` and `; None without workers. `precision` is that of
+    the products with weights: `fp32`, `tf32`, `bf16`, `fp16`, `fp64`. `chosen` says what settings of `auto` became.
 
     The work of a step is that between two tracked ones, in the mean of the first steps: all calls of the network, their
     backward passes and, where it can be traced, the optimiser's step; not the loss. `step_units` has the unit that it
-    is proportional to, with its number in such a step, as `{"samples": 32.0}` or `{"tokens": 16384.0}`; it is left out
-    of older files, which have the work of one call with a full batch.
-    `flop_per_step` counts a multiply-add of a matrix product, convolution or attention as two, and no other arithmetic;
-    `operations_per_step` counts dispatched operators, without views; `bytes_per_step` is what they would read and write
-    without caches.
+    is proportional to, with its number in such a step, as `{"samples": 32.0}` or `{"tokens": 16384.0}`; older files
+    have the work of one call with a full batch. `flop_per_step` counts a multiply-add of a matrix product, convolution
+    or attention as two, and no other arithmetic; `operations_per_step` counts dispatched operators, without views;
+    `bytes_per_step` is what they would read and write without caches.
 
-    Peaks are those of the device's memory during training, except `peak_host_bytes`, the peak resident memory of this
-    process since it began. Older files have means of what each epoch's record has now (`gpu_…`), which are not read.
+    Peaks are those of the device's memory during training, except `peak_host_bytes`, that of the process's memory.
     """
 
     first_batch_seconds: float | None = None
@@ -195,6 +190,11 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
     peak_host_bytes: Int64 | None = None
     ceilings: DevicePeaks | None = None
     inference: list[InferenceRecord] | msgspec.UnsetType = msgspec.UNSET
+
+    def sizes_not_timed(self, batch_sizes: Iterable[int]) -> list[int]:
+        """Return the batch sizes with which no inference was measured."""
+        known = {each.batch_size for each in self.inference or ()}
+        return [size for size in dict.fromkeys(batch_sizes) if size not in known]
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -357,8 +357,8 @@ class Turn(msgspec.Struct, frozen=True):
     """One measured turn, a line of turns.jsonl: the `seconds` that `steps` optimiser steps over `samples` samples took.
 
     Runs of one `session` took turns on one machine. Turns of the same `round`, counted from 1, belong together; `place`
-    is their order in it, from 1. A `warmup` turn does not count.
-    `clock_hertz` is the clock of an accelerator at its end, left out where it is unknown.
+    is their order in it, from 1. A `warmup` turn does not count. `clock_hertz` is the clock of an accelerator at its
+    end, left out where it is unknown.
     """
 
     session: str

@@ -12,10 +12,10 @@ from runmanager.records.settings.values import differing_settings
 from runmanager.text import format_value
 
 UNSIGNED = frozenset(
-    {"name", "output_root", "data_root", "resume", "rerun_changed", "checkpoint", "log_every", "hydra"}
+    {"name", "output_root", "data_root", "resume", "rerun_changed", "checkpoint", "log_every", "infer", "hydra"}
 )
-"""Top-level settings of the built-in job that decide where and how a run is stored, not what it computes. They are not
-part of the signature. In a custom training loop these names have no special meaning."""
+"""Top-level settings of the built-in job that decide where and how a run is stored and what is measured after it, not
+what it computes. They are not part of the signature. In a custom training loop these names have no special meaning."""
 
 LATER: dict[str, Any] = {
     "channels_last": False,

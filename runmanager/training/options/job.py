@@ -80,6 +80,23 @@ class CheckpointOptions:
 
 
 @dataclass(frozen=True)
+class InferOptions:
+    """Settings of the inference that is timed after training; a finished run is measured without training again."""
+
+    batch_sizes: list[int] = field(default_factory=list, metadata=allowed("each at least 1"))
+    """Sizes of the batches with which single calls of the network are timed; none times no call."""
+    seconds: float = field(default=1.0, metadata=limits(gt=0))
+    """How long calls with batches of one size are timed."""
+
+    def faults(self) -> list[str]:
+        """Every fault, as lines."""
+        faults = field_faults(self, "infer.")
+        if self.batch_sizes and not 1 <= min(self.batch_sizes) <= max(self.batch_sizes) <= MAX_COUNT:
+            faults.append(fault("infer.batch_sizes", "hold sizes of at least 1", self.batch_sizes))
+        return faults
+
+
+@dataclass(frozen=True)
 class TrainingOptions:
     """Settings of a cell that concern training; each group is an options dataclass or a mapping with `_target_`."""
 
@@ -137,6 +154,8 @@ class TrainingOptions:
     """When a run saves its state, to resume after a kill, and its best weights."""
     early_stop: EarlyStopOptions = field(default_factory=EarlyStopOptions)
     """When a run ends before its last epoch because a metric no longer improves."""
+    infer: InferOptions = field(default_factory=InferOptions)
+    """With which batches the trained network is timed."""
     tensorboard: TensorBoardOptions = field(default_factory=TensorBoardOptions)
     """What a run's event file contains."""
 
@@ -145,7 +164,7 @@ class TrainingOptions:
         faults = field_faults(self) + self._device_faults()
         faults += self._step_faults()
         faults += field_faults(self.checkpoint, "checkpoint.") + field_faults(self.early_stop, "early_stop.")
-        faults += criteria_faults(self.loss, self.metrics) + self._metric_faults()
+        faults += self.infer.faults() + criteria_faults(self.loss, self.metrics) + self._metric_faults()
         faults += self._combination_faults()
         for part in (self.measure, self.dataset, self.model, self.optimizer, self.scheduler, self.loader):
             if isinstance(part, GroupOptions):
@@ -230,6 +249,7 @@ def unused_settings(cell: TrainingOptions) -> dict[str, str]:
     return {
         **_unused_of_loader(cell),
         **_unused_of_early_stop(cell),
+        **_unused_of_infer(cell),
         **_unused_of_scheduler(cell),
         **_unused_of_tensorboard(cell),
         **_unused_of_step(cell),
@@ -291,6 +311,13 @@ def _unused_of_early_stop(cell: TrainingOptions) -> dict[str, str]:
     rule = f"be below `epochs`={cell.epochs} for a run to stop early"
     line = fault("early_stop.patience", rule, stop.patience)
     return dict.fromkeys(("early_stop.metric", "early_stop.patience", "early_stop.min_delta"), line)
+
+
+def _unused_of_infer(cell: TrainingOptions) -> dict[str, str]:
+    if cell.infer.batch_sizes:
+        return {}
+    way_out = "as in infer.batch_sizes=[1,32], or leave this out"
+    return {"infer.seconds": fault("infer.seconds", "be given with `infer.batch_sizes`", "no sizes", way_out)}
 
 
 def _unused_of_scheduler(cell: TrainingOptions) -> dict[str, str]:

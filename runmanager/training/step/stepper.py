@@ -186,9 +186,33 @@ class Forward:
         self, images: torch.Tensor, labels: torch.Tensor, *, is_piece: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor]:
         with explain_shape_errors(self.network, images, labels), autocast(self._precision, images.device):
-            if self._channels_last:
-                images = images.contiguous(memory_format=torch.channels_last)
-            return self.loss(self._apply(images), labels, is_piece=is_piece)
+            return self.loss(self._apply(self._in_memory_format(images)), labels, is_piece=is_piece)
+
+    def predict(self, images: torch.Tensor, apply: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        """Return what `apply` computes of the images, in this precision and memory format."""
+        with autocast(self._precision, images.device):
+            return apply(self._in_memory_format(images))
+
+    def _in_memory_format(self, images: torch.Tensor) -> torch.Tensor:
+        return images.contiguous(memory_format=torch.channels_last) if self._channels_last else images
+
+
+class Predictor(torch.nn.Module):
+    """The network of `forward_pass` as it is called for inference, in the same precision and memory format.
+
+    `is_compiled`: its code is compiled, for each shape of images (batch, …) anew.
+    """
+
+    def __init__(self, forward_pass: Forward, *, is_compiled: bool) -> None:
+        super().__init__()
+        network = forward_pass.network
+        self.training = network.training
+        self._network = torch.compile(network, dynamic=False) if is_compiled else network
+        self._forward_pass = forward_pass
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return the predictions (batch, …)."""
+        return self._forward_pass.predict(images, self._network)
 
 
 class Stepper:
@@ -252,6 +276,10 @@ class Stepper:
     def evaluate(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Compute the batch's loss and predictions; the caller sets the evaluation mode."""
         return self._pieces.compute(self._evaluate_piece, images, labels, network=self.network)
+
+    def predictor(self, *, is_compiled: bool) -> torch.nn.Module:
+        """Return the network as a module that is called for inference; see `Predictor`."""
+        return Predictor(self._forward, is_compiled=is_compiled)
 
     def _backward_piece(
         self, images: torch.Tensor, labels: torch.Tensor, share: Share
