@@ -1,14 +1,17 @@
 """Latencies of inference where the truth is known, and beside `torch.utils.benchmark` on three networks.
 
-The mean of a call is compared, as `torch.utils.benchmark` times blocks of calls.
+The mean of a call is compared, as `torch.utils.benchmark` times blocks of calls. Comparisons are of simulated runs: two
+equal sides, each run timed with three batch sizes, with noise that it has in common and noise of each size.
 """
 
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import product
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 from torch.utils.benchmark import Timer
@@ -16,12 +19,24 @@ from torch.utils.benchmark import Timer
 from benchmarks.command_line import Settings, run_benchmark
 from benchmarks.interleaving import Ratio, StoppingRule, run_interleaved
 from benchmarks.rows import Budget, Row, format_seconds, ratio_row
+from benchmarks.simulated_runs import simulated_sweep, timed_network
 from runmanager.records.run.run_record import InferenceRecord
+from runmanager.records.storage.reader import StoredRun
+from runmanager.results.compare.comparison import compare
+from runmanager.results.compare.comparison_table import CompareOptions
+from runmanager.results.compare.verdict import DIFFERENT
 from runmanager.tracking.inference import measure_inference
+
+Latencies = npt.NDArray[np.float64]
+"""Seconds of the calls of a run with one batch size, in order."""
+Draw = Callable[[np.random.Generator], Latencies]
 
 _CPU = torch.device("cpu")
 _BATCH = 8
 _SECONDS = 0.4  # of each measurement of a network
+_NUM_CALLS, _PAUSE = 400, 0.002  # calls of a simulated run with one batch size; the share at which a pause begins
+_TRIALS = 400
+_SHARE = "{:.1%}".format
 _OFF = Budget(0.03, format="{:.0%}".format)
 _RULE = StoppingRule(min_rounds=8, max_rounds=20, max_seconds=30, half_width=0.02)
 
@@ -101,10 +116,68 @@ def _distances(ratio: Ratio) -> tuple[float, float, float]:
     return abs(ratio.value - 1), 0.0 if ratio.low <= 1 <= ratio.high else min(ends), max(ends)
 
 
+def lognormal(generator: np.random.Generator) -> Latencies:
+    return generator.lognormal(0.0, 0.3, _NUM_CALLS)
+
+
+def two_modes(generator: np.random.Generator) -> Latencies:
+    """A tenth of the calls takes three times as long."""
+    return generator.lognormal(0.0, 0.05, _NUM_CALLS) * np.where(generator.random(_NUM_CALLS) < 0.1, 3.0, 1.0)
+
+
+def with_pauses(generator: np.random.Generator) -> Latencies:
+    """Pauses of the machine, during which calls take ten times as long, span 20 calls."""
+    begins = generator.random(_NUM_CALLS) < _PAUSE
+    paused = np.convolve(begins, np.ones(20), mode="full")[:_NUM_CALLS] > 0
+    return generator.lognormal(0.0, 0.05, _NUM_CALLS) * np.where(paused, 10.0, 1.0)
+
+
+LATENCIES = {"lognormal": lognormal, "two modes": two_modes, "pauses that span calls": with_pauses}
+
+
+def comparison_rows(trials: int) -> Iterator[Row]:
+    """Yield rows for each kind of latencies and number of runs: how often intervals cover 1, and false verdicts."""
+    for (number, (name, draw)), runs in product(enumerate(LATENCIES.items()), (3, 5)):
+        generator = np.random.default_rng([number, runs])
+        sweeps = [simulated_sweep(list(_equal_runs(draw, generator, runs))) for _ in range(trials)]
+        for quantile in ("p50", "p99"):
+            options = CompareOptions(axis="lr", metric=f"latency_{quantile}_seconds")
+            tables = [compare(sweep, None, options).rows for sweep in sweeps]
+            intervals = [row.effect.estimate for rows in tables for row in rows if row.effect is not None]
+            covered = sum(each.low <= 1 <= each.high for each in intervals) / len(intervals)
+            false = sum(any(row["verdict"] in DIFFERENT for row in rows) for rows in tables) / trials
+            what = f"{quantile} of equal sides by {runs} runs, {name}"
+            yield _share_row(f"{what}: intervals that cover 1", covered, Budget(0.93, is_minimum=True, format=_SHARE))
+            yield _share_row(f"{what}: tables with a false verdict", false, Budget(0.06, format=_SHARE))
+
+
+def _share_row(what: str, share: float, budget: Budget) -> Row:
+    return Row(what, _SHARE(share), budget=str(budget), met=budget.verdict(share, share, share))
+
+
+def _equal_runs(draw: Draw, generator: np.random.Generator, runs: int) -> Iterator[StoredRun]:
+    for seed, lr in product(range(runs), (1, 2)):
+        of_run, found = generator.lognormal(0.0, 0.02), []
+        for size in (1, 8, 64):
+            seconds = of_run * generator.lognormal(0.0, 0.01) * draw(generator)
+            p50, p90, p99 = (float(each) for each in np.quantile(seconds, (0.5, 0.9, 0.99)))
+            rate = size * len(seconds) / float(seconds.sum())
+            found.append(
+                InferenceRecord(
+                    batch_size=size,
+                    latency_p50_seconds=p50,
+                    latency_p90_seconds=p90,
+                    latency_p99_seconds=p99,
+                    inference_samples_per_second=rate,
+                )
+            )
+        yield timed_network({"lr": lr, "seed": seed}, found)
+
+
 def measure(settings: Settings) -> list[Row]:
-    """Return the rows of known delays and of networks."""
+    """Return the rows of known delays, of networks, and of simulated comparisons."""
     torch.set_num_threads(1)
-    return [*known_delay_rows(10.0), *network_rows(settings.stopping_rule)]
+    return [*known_delay_rows(10.0), *network_rows(settings.stopping_rule), *comparison_rows(_TRIALS)]
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from runmanager.records.files.paths import RunPaths, SweepPaths
-from runmanager.records.run.run_record import Environment, EpochRecord, RunRecord
+from runmanager.records.run.run_record import Environment, EpochRecord, InferenceRecord, Measurements, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.settings.signature import signature
 from runmanager.records.storage.reader import StoredRun, SweepContents
@@ -19,7 +19,17 @@ from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.stats.descriptive import Estimate, Runs, make_sample
 from runmanager.results.stats.effects import Contrast, simultaneous_estimates
 
-__all__ = ["Line", "accurate_run", "estimate_speedups", "marked", "share", "simulated_sweep", "timed_run", "verdict_of"]
+__all__ = [
+    "Line",
+    "accurate_run",
+    "estimate_speedups",
+    "marked",
+    "share",
+    "simulated_sweep",
+    "timed_network",
+    "timed_run",
+    "verdict_of",
+]
 
 Line = tuple[str, Sequence[str], str]
 """A table row: what was simulated, its figures, and what is wanted of them."""
@@ -69,6 +79,12 @@ def timed_run(config: Mapping[str, Any], rates: Sequence[float]) -> StoredRun:
 def accurate_run(config: Mapping[str, Any], accuracy: float) -> StoredRun:
     """Return a run whose last epoch has this validation accuracy."""
     return _run(config, [EpochRecord(epoch=1, val_accuracy=accuracy, samples=1)])
+
+
+def timed_network(config: Mapping[str, Any], found: Sequence[InferenceRecord]) -> StoredRun:
+    """Return a run whose network was timed after training."""
+    run = timed_run(config, [1.0])
+    return replace(run, record=msgspec.structs.replace(run.record, measurements=Measurements(inference=list(found))))
 
 
 def simulated_sweep(runs: Sequence[StoredRun]) -> SweepContents:

@@ -45,6 +45,8 @@ class Death:
     overrides: tuple[str, ...] = ()
 
 
+_UNPRINTED = "Python could not print the exception: "  # it sometimes loses sys.stderr first
+
 DEATHS = {
     death.way: death
     for death in (
@@ -55,7 +57,7 @@ DEATHS = {
         Death("hangs", "a hang", ("killed", "timeout"), "timeout="),
         Death("memory", "MemoryError", ("failed", "out_of_memory"), "MemoryError: all is full"),
         Death("diverges", "a loss of NaN", ("failed", "diverged"), "loss is nan"),
-        # the wording of torch varies
+        # The wording of torch varies.
         Death("loader", "a dead loader worker", ("failed", "exception"), "Error: ", ("num_workers=1",)),
     )
 }
@@ -112,7 +114,10 @@ class Seen:
 
     @property
     def is_as_promised(self) -> bool:
-        is_truthful = self.states[self.death.way] == self.death.state and self.death.message in self.message
+        is_told = self.death.message in self.message or (
+            self.death.state[1] == "exception" and self.message.startswith(_UNPRINTED)
+        )
+        is_truthful = self.states[self.death.way] == self.death.state and is_told
         return is_truthful and self.num_finished == 3 and self.status == 1
 
     def in_words(self) -> str:
