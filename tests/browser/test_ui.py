@@ -1,6 +1,7 @@
 """`runmanager ui` in a real browser: a sweep is followed while it is made, and the pages are accessible."""
 
 import json
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -48,6 +49,8 @@ def test_a_sweep_is_followed_without_losing_the_view(
     opened = visit(f"{base}/?token={client.token}")
     page = opened.page
     expect(page).to_have_url(f"{base}/")  # without the token
+    created = page.locator("#sweeps td", has_text=" ago").first.locator("time")
+    assert re.fullmatch(r"[\d-]{10} [\d:]{8} UTC", created.get_attribute("title") or "")
     page.get_by_role("link", name="first").click()
     expect(page).to_have_url(f"{base}/sweep/first")
     expect(page.locator("#figures svg").first).to_be_visible()

@@ -27,7 +27,8 @@ _WORST_FIRST = (
     *("faster", "inconclusive"),
 )
 _CUT = "cut"
-_ONE_LINE = {"created": "line", "states": "line", "command": _CUT}
+_TIME, _TIME_OF_DAY = "created", re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
+_ONE_LINE = {_TIME: "line", "states": "line", "command": _CUT}
 """Columns of sweeps that stay on one line, with their class."""
 
 _LONG_TEXT = 60  # characters; longer fields get a wide column
@@ -125,7 +126,7 @@ def _spare(table: Table, columns: Sequence[str]) -> list[int]:
 
 def _field_writer(table: Table, column: str, *, is_numeric: bool) -> Callable[[Row], str]:
     """A function that writes the `<td>` element of a row in this column."""
-    from markupsafe import escape
+    from markupsafe import Markup, escape
 
     def write(row: Row) -> str:
         text, exact = human_field(table, row, column), _exact_value(row[column])
@@ -141,7 +142,10 @@ def _field_writer(table: Table, column: str, *, is_numeric: bool) -> Callable[[R
         if kind == _CUT:  # it opens where it is pointed at, or has the focus
             class_ += ' tabindex="0"'
         data = "" if exact is None or exact == text else f' data-value="{escape(exact)}"'
-        return f"<td{class_}{data}>{escape(text)}</td>"
+        inner = escape(text)
+        if column == _TIME and _TIME_OF_DAY.fullmatch(text):  # the page shows how long ago it was
+            inner = Markup('<time datetime="{}Z">{}</time>').format(text.replace(" ", "T"), text)
+        return f"<td{class_}{data}>{inner}</td>"
 
     return write
 
