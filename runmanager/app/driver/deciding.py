@@ -271,7 +271,7 @@ class Deciding(LateCells):
             runs = self._planned(replace(self._grid, cells=new[:room])) if new[:room] else []
         if not (runs or waits or self._has_said):
             self._has_said = True
-            listener.say(line := self._in_words_at_the_end(standing, has_room=bool(room)))
+            listener.say(line := self._in_words_at_the_end(standing, has_room=self._max_runs is None or room > 0))
             note_decision(self._sweep, line)
         return runs
 

@@ -12,7 +12,7 @@ from runmanager.records.storage.reader import StoredRun
 from runmanager.results.figures.axes import is_drawable, set_integer_ticks, set_number_scale
 from runmanager.results.figures.figure import GridCell, SweepFigure, grid_cells, sample_evenly, top_note
 from runmanager.results.figures.style import GREY, add_legend_below, new_figure, series_style, wrapped
-from runmanager.results.findings.best import Outcome, outcomes
+from runmanager.results.findings.outcomes import Outcome, outcomes
 from runmanager.results.program_files.metric_curves import course_of
 from runmanager.results.stats.descriptive import mean
 from runmanager.results.table_model.columns import Table

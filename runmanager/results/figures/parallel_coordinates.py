@@ -28,7 +28,7 @@ from runmanager.results.figures.style import (
     shortened,
     wrapped_name,
 )
-from runmanager.results.findings.best import outcomes
+from runmanager.results.findings.outcomes import outcomes
 from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.table_model.columns import Row, Table, setting_name
 from runmanager.results.table_model.formatting import metric_in_words, number

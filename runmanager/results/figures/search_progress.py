@@ -15,7 +15,7 @@ from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.figures.axes import is_drawable, set_integer_ticks, set_number_scale
 from runmanager.results.figures.figure import GridCell, SweepFigure, grid_cells, varying_columns
 from runmanager.results.figures.style import GREY, new_figure, series_style
-from runmanager.results.findings.best import Outcome, outcomes
+from runmanager.results.findings.outcomes import Outcome, outcomes
 from runmanager.results.table_model.columns import Table, setting_name
 from runmanager.results.table_model.formatting import metric_in_words, number
 from runmanager.text import format_value, pluralize

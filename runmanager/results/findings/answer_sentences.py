@@ -12,7 +12,6 @@ from runmanager.records.sweep.lookup import typed_name
 from runmanager.results.compare.comparison_side import label_of
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
 from runmanager.results.compare.verdict import INCONCLUSIVE
-from runmanager.results.findings.best import Outcome, outcomes
 from runmanager.results.findings.comparison_findings import (
     caution_text,
     comparison_answers,
@@ -21,6 +20,7 @@ from runmanager.results.findings.comparison_findings import (
     stand_in_answer,
     without_contention,
 )
+from runmanager.results.findings.outcomes import RANKED_BY_SHARED_SEEDS, Outcome, outcomes
 from runmanager.results.findings.shared_files import shared_file_lines
 from runmanager.results.metrics.metric_lookup import printed_notes, undirected_names
 from runmanager.results.table_model.columns import Row, Table
@@ -97,7 +97,8 @@ class BestRow:
     """The row of the best cell with its value of the outcome, in the table of all `cells`, seeds together.
 
     `equally_good` are the rows of the finished cells with the same value, this one included. `num_left_out` cells have
-    the outcome in some of their finished runs only.
+    the outcome in some of their finished runs only. `has_other_seeds`: some cells have other seeds than others, and all
+    are ranked by those that they share.
     """
 
     outcome: Outcome
@@ -106,6 +107,7 @@ class BestRow:
     cells: Table
     equally_good: Sequence[Row]
     num_left_out: int = 0
+    has_other_seeds: bool = False
 
 
 def best_row(
@@ -122,9 +124,13 @@ def best_row(
         values = ((outcome.of_cell(seeds[row["run"]]), row) for row in finished)
         known = [(value, row) for value, row in values if value is not None and math.isfinite(value)]
         if known:
-            value, row = (max if outcome.metric.more_is_better else min)(known, key=lambda each: each[0])
+            shared = outcome.levels([seeds[row["run"]] for _, row in known], results.seeds)
+            levels = [float(value) for value, _ in known] if shared is None else shared
+            level = (max if outcome.metric.more_is_better else min)(levels)
+            value, row = known[levels.index(level)]
+            equally_good = [row for each, (_, row) in zip(levels, known, strict=True) if each == level]
             num_left_out = sum(outcome.is_partial(seeds[each["run"]]) for each in finished)
-            return BestRow(outcome, value, row, cells, [row for each, row in known if each == value], num_left_out)
+            return BestRow(outcome, value, row, cells, equally_good, num_left_out, shared is not None)
     return None
 
 
@@ -148,6 +154,8 @@ def _best_answer(results: Table, runs: Sequence[StoredRun], metric: str | None, 
     if best.num_left_out:
         left_out = pluralize(best.num_left_out, "other cell is", "other cells are")
         text += f" {left_out} left out, as not every finished run there has one."
+    if best.has_other_seeds:
+        text += f" {RANKED_BY_SHARED_SEEDS}"
     return [text, *printed_notes(chosen.name, runs)]
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,8 +11,6 @@ from typing import Any
 
 from runmanager.errors import UsageError
 from runmanager.records.run.measurement import OUTCOMES
-from runmanager.records.run.run_record import EpochRecord
-from runmanager.records.run.status import is_complete
 from runmanager.records.settings.values import hashable
 from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
@@ -31,10 +29,10 @@ from runmanager.results.metrics.metric_lookup import (
     requested_metric,
     undirected_names,
 )
-from runmanager.results.stats.descriptive import make_sample, median
+from runmanager.results.stats.descriptive import levels_by_seed, make_sample, median
 from runmanager.results.stats.effects import error_of_first
 from runmanager.results.stats.noise_model import critical_value
-from runmanager.results.table_model.columns import Directions, Row, Table, setting_name
+from runmanager.results.table_model.columns import Directions, setting_name
 from runmanager.results.table_model.formatting import Spread
 from runmanager.text import format_value, printable_line
 from runmanager.validation import fault
@@ -88,6 +86,7 @@ class BestCell:
     and this is not the one that is used by default, because some finished run of every cell lacks that.
     `lost` are the finished runs whose last value, or for the best epoch some value, was not finite. `contradictions`
     are lines about metrics of which the runs declare both directions. `search` is the method of a search, if there was.
+    `has_other_seeds`: some cells have other seeds than others, and all are ranked by those that they share.
     """
 
     metric: Metric
@@ -108,6 +107,7 @@ class BestCell:
     effect: MeasuredEffect | None = None
     num_not_finite: int = 0
     num_decided_by_a_seed: int = 0
+    has_other_seeds: bool = False
     search: str | None = None
 
     @property
@@ -195,8 +195,10 @@ def find_best(
         raise (NoMetricError if have_finished else UsageError)(
             _why_none(ranked_by, all_cells, named, is_requested=metric is not None)
         )
-    sign = -1 if ranked_by.more_is_better else 1
-    winner, *others = sorted(ranked, key=lambda each: sign * float(each.spread))
+    runs = [[(tuple(each.side.seeds_of(run).items()), value) for run, value in each.runs] for each in ranked]
+    levels = levels_by_seed(runs, is_ratio=ranked_by.effect != "difference")
+    order = dict(zip(map(id, ranked), levels or [float(each.spread) for each in ranked], strict=True))
+    winner, *others = sorted(ranked, key=lambda each: order[id(each)], reverse=ranked_by.more_is_better)
     judgements = _compare_with(winner, others, sweep, options)
     found = list(zip(others, judgements, strict=True))
     rivals = [each for each, judgement in found if judgement.verdict not in (*DIFFERENT, NOT_MEASURED)]
@@ -221,6 +223,7 @@ def find_best(
         lost=_lost(ranked_by, all_cells),
         num_not_finite=sum(_lost_all(ranked_by, each) for each in all_cells if each.side.without_values),
         search=(plan.search or None) if plan else None,
+        has_other_seeds=levels is not None,
         contradictions=Directions.of_runs(sweep.runs).notes() if ranked_by.of_epoch is not None else (),
     )
 
@@ -337,64 +340,3 @@ def _run_median(values: Sequence[float]) -> float:
     middle = median(values)
     assert middle is not None  # a side only has runs with values
     return middle
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A metric that may be the outcome, of the runs in `results`; that of a column has the column's values."""
-
-    metric: Metric
-    results: Table
-    runs: Sequence[StoredRun]
-
-    @property
-    def name(self) -> str:
-        return self.metric.name
-
-    @cached_property
-    def _logged(self) -> dict[str, float]:
-        return {run.record.name: values[-1] for run in self.runs if (values := self.metric.values(run))}
-
-    def of_run(self, row: Row) -> float | None:
-        """Return the value of a run, given its row; None where it was not measured."""
-        value: float | None = row[self.name] if self.name in OUTCOMES else self._logged.get(row["run"])
-        return value
-
-    def of_cell(self, rows: Sequence[Row]) -> float | None:
-        """Return the mean over the finished runs, given the rows of all seeds of a cell; None where one has no value.
-
-        It is a `Spread` if there are several rows.
-        """
-        if len(rows) == 1:
-            return self.of_run(rows[0])
-        values = self._of_finished(rows)
-        known = [value for value in values if value is not None]
-        return Spread.of(known) if known and len(known) == len(values) else None
-
-    def is_partial(self, rows: Sequence[Row]) -> bool:
-        """Whether some of a cell's finished runs have a value and others have none."""
-        lacking = [value is None for value in self._of_finished(rows)]
-        return any(lacking) and not all(lacking)
-
-    def _of_finished(self, rows: Sequence[Row]) -> list[float | None]:
-        return [self.of_run(row) for row in rows if is_complete(row["status"], row["reason"])]
-
-    def of_epoch(self, epoch: EpochRecord) -> float | None:
-        """Return the value of an epoch; None where it was not measured."""
-        assert self.metric.of_epoch is not None  # every outcome is a metric of epochs
-        return self.metric.of_epoch(epoch)
-
-
-def outcomes(
-    results: Table, runs: Sequence[StoredRun], *, requested: str | None = None, better: str | None = None
-) -> Iterator[Outcome]:
-    """Yield what may be the outcome, the preferred one first: `OUTCOMES`, then logged metrics with a known direction.
-
-    A `requested` metric, by default that of the table, comes before all of them, where the runs recorded it and its
-    direction is known, by itself or as `better`. `results` has a row for each run; `runs` are their records.
-    """
-    requested = requested or results.metric
-    if requested is not None and (metric := requested_metric(requested, runs, better=better)) is not None:
-        yield Outcome(metric, results, runs)
-    for name in default_metrics(runs):
-        yield Outcome(find_metric(name, runs), results, runs)

@@ -8,6 +8,7 @@ from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.verdict import DIFFERENT, NOT_MEASURED
 from runmanager.results.findings.best import BestCell, RankedCell
 from runmanager.results.findings.comparison_findings import without_contention
+from runmanager.results.findings.outcomes import RANKED_BY_SHARED_SEEDS
 from runmanager.results.metrics.metric import LAST, Metric
 from runmanager.results.metrics.metric_lookup import printed_notes
 from runmanager.results.table_model.columns import setting_name
@@ -51,6 +52,8 @@ def best_sentences(best: BestCell) -> list[str]:
         lines.append(
             f"No cell has a {best.preferred_metric} in each of its finished runs, so this is by {best.metric.name}."
         )
+    if best.has_other_seeds:
+        lines.append(RANKED_BY_SHARED_SEEDS)
     if _best_epochs(best):
         lines.append(
             "Each run counts with its best epoch, which was picked after looking and so flatters the result: the last "

@@ -18,7 +18,7 @@ from runmanager.results.figures.figure import grid_cells, sample_evenly, varying
 from runmanager.results.figures.learning_curves import METRIC_LABELS
 from runmanager.results.figures.style import series_style, shades, shades_on_dark
 from runmanager.results.figures.throughput import VERDICT_COLOURS, effect_limits, measured_pairs, rate_quartiles
-from runmanager.results.findings.best import outcomes
+from runmanager.results.findings.outcomes import outcomes
 from runmanager.results.load.run_summary import metric_names
 from runmanager.results.metrics.metric_lookup import SPEEDS
 from runmanager.results.program_files.metric_curves import metrics_by_step

@@ -5,10 +5,12 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 from runmanager.errors import UsageError
 from runmanager.results.stats.noise_model import Residuals
 
+_MOST_FITS, _FITTED = 200, 1e-9  # of cells and seeds in turns; the largest share that is still moved
 _MAX_HALF_WIDTH = 300.0  # in logarithms: what a float can hold
 
 
@@ -44,6 +46,42 @@ def mean(values: Sequence[float]) -> float:
         return math.fsum(values) / len(values)
     except OverflowError:
         return math.fsum(value / len(values) for value in values)
+
+
+def levels_by_seed(cells: Sequence[Sequence[tuple[Hashable, float]]], *, is_ratio: bool) -> list[float] | None:
+    """Return the level of each cell, given its runs' seeds and values: their mean, less what its seeds do to all cells.
+
+    What seeds do is a random effect, whose variance is estimated by the method of moments, so that it counts as far as
+    the data show one: cells are then told apart by the seeds that they share. With `is_ratio` logarithms are fitted,
+    and returned. None where the means tell cells apart: all have the same seeds, seeds have no visible effect, there
+    are too few runs to see one, or values have no level.
+    """
+    values = [value for runs in cells for _, value in runs]
+    places = {seed: place for place, seed in enumerate(dict.fromkeys(seed for runs in cells for seed, _ in runs))}
+    dof = len(values) - len(cells) - len(places) + 1
+    have_same = len({frozenset(seed for seed, _ in runs) for runs in cells}) <= 1
+    if have_same or dof < 1 or not all(map(math.isfinite, values)) or (is_ratio and min(values) <= 0):
+        return None
+    import numpy as np
+
+    found = np.array([math.log(value) if is_ratio else value for value in values])
+    of_cell = np.array([at for at, runs in enumerate(cells) for _ in runs])
+    of_seed = np.array([places[seed] for runs in cells for seed, _ in runs])
+    cell_sizes, seed_sizes = np.bincount(of_cell), np.bincount(of_seed)
+
+    def fitted(shrinkage: float) -> tuple[Any, Any]:
+        levels, effects = np.bincount(of_cell, found) / cell_sizes, np.zeros(len(places))
+        for _ in range(_MOST_FITS):
+            before, effects = effects, np.bincount(of_seed, found - levels[of_cell]) / (seed_sizes + shrinkage)
+            levels = np.bincount(of_cell, found - effects[of_seed]) / cell_sizes
+            if np.abs(effects - before).max() <= _FITTED * np.abs(effects).max():
+                break
+        return levels, effects
+
+    levels, effects = fitted(0.0)
+    noise = ((found - levels[of_cell] - effects[of_seed]) ** 2).sum() / dof
+    of_seeds = effects.var(ddof=1) - noise * (1 / seed_sizes).mean()
+    return [float(each) for each in fitted(noise / of_seeds)[0]] if of_seeds > 0 else None
 
 
 def median(values: Sequence[float]) -> float | None:

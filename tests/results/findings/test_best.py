@@ -15,10 +15,13 @@ from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.sweep_record import add_cells
 from runmanager.results.compare.comparison import compare
 from runmanager.results.compare.comparison_table import CompareOptions
+from runmanager.results.findings.answer_sentences import answers
 from runmanager.results.findings.best import BestCell, find_best
 from runmanager.results.findings.best_text import best_document, best_headline, best_sections, best_sentences
+from runmanager.results.findings.outcomes import RANKED_BY_SHARED_SEEDS
 from runmanager.results.stats.noise_model import critical_value
 from runmanager.results.table_model.sections import format_sections
+from runmanager.results.tables.results_table import result_rows
 
 OPTIONS: dict[str, Any] = {"metric": "val_accuracy"}
 
@@ -57,6 +60,27 @@ def test_best_is_the_best_mean_not_the_best_run(seeds: Callable[..., SweepConten
     assert found.winner.settings == {"lr": "high"}
     assert best_headline(found) == "the best val_accuracy is 0.9000 ± 0.0100 (n=3) with lr=high."
     assert [run.record.config["seed"] for run, _ in found.winner.runs] == [1, 0, 2]
+
+
+@pytest.mark.parametrize("metric", ["val_accuracy", "epoch_seconds"])
+def test_cells_with_other_seeds_are_ranked_by_those_that_they_share(
+    contents: Callable[..., SweepContents], metric: str
+) -> None:
+    """Seed 2 is worse for all: the mean of the cell without it says nothing about the cell."""
+    of_seed, of_cell = (1.0, 0.95, 0.6), {"few": 0.90, "all": 0.92, "bad": 0.80}
+    sweep = contents(
+        *(
+            ({"lr": lr, "seed": seed}, reaching(level * own, seconds=1 / (level * own)), {})
+            for lr, level in of_cell.items()
+            for seed, own in enumerate(of_seed[: 2 if lr == "few" else 3])
+        )
+    )
+    found = find_best(sweep, None, metric=metric)
+    assert found.winner.settings == {"lr": "all"}
+    assert found.runner_up is not None and found.runner_up.settings == {"lr": "few"}
+    assert best_sentences(found)[0] == RANKED_BY_SHARED_SEEDS
+    answer = next(each for each in answers(result_rows(sweep, None), compare(sweep, None)) if "best" in each)
+    assert "The best val_accuracy is " in answer and " with lr=all. " in answer and RANKED_BY_SHARED_SEEDS in answer
 
 
 def test_clear_winner_is_outside_the_noise(seeds: Callable[..., SweepContents]) -> None:
@@ -175,12 +199,12 @@ def test_cells_that_one_more_seed_would_rule_out_are_counted(seeds: Callable[...
 
 
 def test_cells_with_too_few_runs_are_named(seeds: Callable[..., SweepContents]) -> None:
-    found = find_best(seeds(a=[0.90, 0.92, 0.94], b=[0.91, 0.92, 0.92], c=[0.91], d=[0.1, 0.12, 0.11]), None, **OPTIONS)
+    found = find_best(seeds(a=[0.90, 0.92, 0.94], b=[0.91, 0.92, 0.92], c=[0.89], d=[0.1, 0.12, 0.11]), None, **OPTIONS)
     text = best_sentences(found)
     assert "One cell is not shown to be worse than the best one: lr=b." in text
     assert "One more cell could not be compared: lr=c." in text
     assert best_document(found, command=None)["unmeasured"] == [{"lr": "c"}]
-    of_next = find_best(seeds(a=[0.90, 0.92, 0.94], b=[0.915, 0.921], c=[0.91, 0.92, 0.915]), None, **OPTIONS)
+    of_next = find_best(seeds(a=[0.91, 0.92, 0.94], b=[0.908, 0.919], c=[0.91, 0.92, 0.915]), None, **OPTIONS)
     assert of_next.verdict == "not measured"
     assert "One cell is not shown to be worse than the best one: lr=c." in best_sentences(of_next)
 

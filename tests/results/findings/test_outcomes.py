@@ -7,7 +7,7 @@ import pytest
 
 from runmanager.results.compare.comparison import compare
 from runmanager.results.findings.answer_sentences import answers, best_row
-from runmanager.results.findings.best import outcomes
+from runmanager.results.findings.outcomes import outcomes
 from runmanager.results.findings.recommendations import next_steps
 from runmanager.results.report.markdown_summary import headlines
 from runmanager.results.tables.results_table import result_rows

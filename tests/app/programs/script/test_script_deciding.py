@@ -67,6 +67,9 @@ def test_cells_that_are_alike_stay_open_until_the_most_runs(folder: Folder) -> N
     assert len(begun(folder)) == 14
     said = "Not decided with 14 of the 30 runs of the full grid (16 saved), as --max-runs allows no more: still open"
     assert said in done.out.replace("\n", " "), done.out
+    done = folder.run(*LATE[:-2], "all", "train.py", "--workers", "2", "lr=1,2,3", "seed=0,1,2")
+    said = "Not decided with 9 of the 9 runs of the full grid (0 saved), as all seeds have run: still open"
+    assert said in done.out.replace("\n", " "), done.out
 
 
 def test_a_killed_command_goes_on_with_the_same_question(folder: Folder) -> None:
