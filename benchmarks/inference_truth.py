@@ -34,7 +34,7 @@ Draw = Callable[[np.random.Generator], Latencies]
 _CPU = torch.device("cpu")
 _BATCH = 8
 _SECONDS = 0.4  # of each measurement of a network
-_NUM_CALLS, _PAUSE = 400, 0.002  # calls of a simulated run with one batch size; the share at which a pause begins
+_NUM_CALLS, _PAUSE = 1000, 0.005  # calls of a simulated run with one batch size; the share at which a pause begins
 _TRIALS = 400
 _SHARE = "{:.1%}".format
 _OFF = Budget(0.03, format="{:.0%}".format)
@@ -117,6 +117,7 @@ def _distances(ratio: Ratio) -> tuple[float, float, float]:
 
 
 def lognormal(generator: np.random.Generator) -> Latencies:
+    """Calls differ by 30%, independently."""
     return generator.lognormal(0.0, 0.3, _NUM_CALLS)
 
 
@@ -126,9 +127,9 @@ def two_modes(generator: np.random.Generator) -> Latencies:
 
 
 def with_pauses(generator: np.random.Generator) -> Latencies:
-    """Pauses of the machine, during which calls take ten times as long, span 20 calls."""
+    """Pauses of the machine, during which calls take ten times as long, span five calls."""
     begins = generator.random(_NUM_CALLS) < _PAUSE
-    paused = np.convolve(begins, np.ones(20), mode="full")[:_NUM_CALLS] > 0
+    paused = np.convolve(begins, np.ones(5), mode="full")[:_NUM_CALLS] > 0
     return generator.lognormal(0.0, 0.05, _NUM_CALLS) * np.where(paused, 10.0, 1.0)
 
 
