@@ -1,6 +1,7 @@
 """One reading of a sweep and everything computed from it, so that all tables and figures agree."""
 
 import copy
+import dataclasses
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -14,8 +15,9 @@ from runmanager.results.compare.comparison_table import CompareOptions, Comparis
 from runmanager.results.compare.matched_pairs import Matches, match_sides
 from runmanager.results.compare.sweep_question import with_metric_of_sweep
 from runmanager.results.figures.catalog import Rounds, paired_rounds
-from runmanager.results.findings.crossover import Crossover, notable_crossovers, skipped_crossover_notes
+from runmanager.results.findings.crossover import Crossover, crossovers, notable_crossovers, skipped_crossover_notes
 from runmanager.results.load.loader import read_results
+from runmanager.results.metrics.metric import BATCH_SIZE, inference_names
 from runmanager.results.table_model.columns import Table
 from runmanager.results.tables.results_table import epoch_rows, result_rows
 
@@ -80,8 +82,16 @@ class SweepSnapshot:
 
     @cached_property
     def crossovers(self) -> list[Crossover]:
-        """The values of numeric axes at which one side overtakes the other."""
-        return notable_crossovers(self.matches, self.comparison)
+        """The values of numeric axes at which one side overtakes the other; of inference, the sizes of its batches."""
+        found = notable_crossovers(self.matches, self.comparison)
+        latency = next(iter(inference_names(self.sweep.runs)), None)
+        if latency is None or self._options.metric == latency:
+            return found
+        options = dataclasses.replace(self._options, metric=latency)
+        matches = match_sides(self.sweep, self.plan, options)
+        if BATCH_SIZE not in matches.varying:
+            return found
+        return [*found, *crossovers(matches, compare_matches(self.sweep, matches, options), BATCH_SIZE)]
 
     @cached_property
     def crossover_limits(self) -> list[str]:

@@ -1,5 +1,6 @@
 """Comparisons by inference: a row for each batch size, and the size from which a device is faster."""
 
+import datetime
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,8 @@ from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.compare.matched_pairs import match_sides
 from runmanager.results.findings.crossover import crossover_answers
 from runmanager.results.metrics.metric_lookup import find_metric, known_metrics
+from runmanager.results.report.report import render_report
+from runmanager.results.sweep_snapshot import SweepSnapshot
 
 SIZES = (1, 8, 64, 256)
 
@@ -57,6 +60,16 @@ def test_the_batch_size_from_which_a_device_is_faster(devices: SweepContents) ->
     assert line.startswith("cuda overtakes cpu at infer.batch_size = ")
     at = float(line.partition(" = ")[2].split()[0])
     assert at == pytest.approx(10.0, rel=0.1)
+
+
+def test_the_report_draws_latencies_by_batch_size_with_the_crossing(devices: SweepContents) -> None:
+    snapshot = SweepSnapshot(devices, None)
+    figure = next(each for each in snapshot.figures if each.title == "Crossover along infer.batch_size")
+    assert figure.caption.startswith("cuda overtakes cpu at infer.batch_size = ")
+    assert "cpu goes from 0.001 to 0.2" in figure.description, figure.description
+    assert "cuda overtakes cpu at infer.batch_size" in render_report(
+        snapshot, now=datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
+    )
 
 
 def test_a_sweep_without_inference_says_so(contents: Callable[..., SweepContents], timed: Callable[..., Any]) -> None:
