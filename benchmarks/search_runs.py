@@ -1,4 +1,4 @@
-"""Real searches: the time in which slots idle, the epochs that pruning saves on MNIST, and sweeps until decided.
+"""Real searches: the time in which slots idle between trials, and the epochs that pruning saves on MNIST.
 
 `python -m benchmarks.search_runs --write` takes some minutes and writes its table to docs/benchmarks.md. With
 `--peer PYTHON`, hydra-optuna-sweeper and hydra-joblib-launcher run the same trials, in the environment of that Python:
@@ -15,16 +15,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-
 from benchmarks.mnist_files import find_or_generate
 from benchmarks.page import BENCHMARKS, describe_machine, section, write_section
 from benchmarks.rows import Budget, Row
-from benchmarks.search_truth import SWEEPS
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.status import Reason
 from runmanager.records.storage.reader import StoredRun, read_sweep
-from runmanager.records.sweep.sweep_record import read_sweep_record
 
 _TRIAL = """
     began = time.time()
@@ -54,24 +50,6 @@ def main(given):
     return (given.lr - 0.3) ** 2
 main()
 """
-_NOISY = """
-import argparse, random
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--lr", type=int)
-    parser.add_argument("--seed", type=int)
-    given = parser.parse_args()
-    of_seed = random.Random("{number} %s" % given.seed).gauss(0, 0.02)
-    own = random.Random("{number} %s %s" % (given.lr, given.seed)).gauss(0, 0.01)
-    print("val_accuracy", 0.9 + {means}[given.lr] + of_seed + own)
-main()
-"""
-_SEEDS = 10
-_DECIDED = (
-    *("the best 4% ahead of the others", "the best 2% ahead of the others", "the best 2% ahead of the others") * 2,
-    *("ten equal cells", "ten equal cells", "two equal best cells, eight 2% worse", "cells in steps of 0.5%"),
-)
-"""Kinds of sweeps, see `search_truth`: an accuracy is moved by 2% by the seed of all cells, and by 1% by each run."""
 _ROUNDS = 12  # of all slots
 _TRAINING = (
     *("dataset=mnist", "dataset.size=2000", "dataset.val_size=1000", "device=cpu", "model=mlp", "optimizer=sgd"),
@@ -165,30 +143,6 @@ def pruning_rows(folder: Path, *, trials: int, images: str, words: Sequence[str]
     ]
 
 
-def decided_rows(folder: Path, kinds: Sequence[str] = _DECIDED) -> list[Row]:
-    """Run sweeps of ten cells of a script, whose true means are known, until they are decided."""
-    false = answered = ran = 0
-    for number, kind in enumerate(kinds):
-        place, means = folder / f"decided-{number}", SWEEPS[kind]
-        place.mkdir()
-        (place / "train.py").write_text(_NOISY.format(means=means, number=number))
-        grid = (f"lr=range(0,{len(means)})", f"seed=range(0,{_SEEDS})")
-        ran += len(search(place, "--until-decided", "--workers", "2", "--metric", "val_accuracy", "train.py", *grid))
-        record = read_sweep_record(SweepPaths(place / "outputs" / "found"))
-        decision = "" if record is None or record.decision is msgspec.UNSET else record.decision
-        is_answered = decision.startswith("Decided")
-        is_right = means.count(max(means)) == 1 and decision.endswith(f" lr={means.index(max(means))}.")
-        answered += is_answered
-        false += is_answered and not is_right
-    most, full = Budget(0.06, format="{:.0%}".format), _SEEDS * sum(len(SWEEPS[kind]) for kind in kinds)
-    share = false / len(kinds)
-    what = f"{len(kinds)} real sweeps with `--until-decided`, {answered} of them decided"
-    return [
-        Row(f"{what}: false answers", str(false), budget=str(most), met=most.verdict(share, share, share)),
-        Row("their runs; other: of the full grids", str(ran), str(full), f"{ran / full:.2f}"),
-    ]
-
-
 def main() -> None:
     """Measure, and print the rows or write them to the page."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -203,7 +157,6 @@ def main() -> None:
         os.environ["RUNMANAGER_DATA"] = str(files.root)
         rows = idle_rows(Path(folder), seconds=given.seconds, rounds=_ROUNDS, peer=given.peer)
         rows += pruning_rows(Path(folder), trials=given.trials, images=files.name)
-        rows += decided_rows(Path(folder))
     text = section(
         rows,
         machine=describe_machine(),

@@ -1,18 +1,20 @@
 """What search and late deciding find: regret on functions with known optima, and answers on simulated sweeps.
 
-`python -m benchmarks.search_truth --write` writes its tables to docs/measurement_evidence.md. No cells run: the search
+`python -m benchmarks.search_truth --write` writes its tables to docs/measurement_evidence.md. The search
 asks for each point by the function that the driver calls (`propose`), and is told values as trials; `--until-decided`
-looks at runs in memory by the object that the driver asks (`Question`).
+looks at runs in memory by the object that the driver asks (`Question`), but for its last row, whose cells run.
 """
 
 import argparse
 import math
 import random
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import product
+from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
@@ -20,6 +22,7 @@ import numpy as np
 from scipy.stats import mannwhitneyu
 
 from benchmarks.page import MEASUREMENT, describe_machine, source_line, write_section
+from benchmarks.search_runs import search
 from benchmarks.simulated_runs import accurate_run, marked, simulated_sweep
 from runmanager.app.compose.search_space import (
     Choices,
@@ -34,8 +37,10 @@ from runmanager.app.compose.search_space import (
 from runmanager.app.driver.deciding import Question
 from runmanager.app.driver.program import CellGrid, Storage
 from runmanager.launching.plan import Cell
+from runmanager.records.files.paths import SweepPaths
 from runmanager.records.settings.signature import signature
 from runmanager.records.storage.reader import StoredRun
+from runmanager.records.sweep.sweep_record import read_sweep_record
 from runmanager.results.findings.best import find_best
 
 AFTER = (30, 100)
@@ -189,6 +194,24 @@ SWEEPS = {
 }
 """The true means of simulated sweeps, less 0.9: of accuracies that a run moves by 1%, and the seed of all by 2%."""
 
+_NOISY = """
+import argparse, random
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lr", type=int)
+    parser.add_argument("--seed", type=int)
+    given = parser.parse_args()
+    of_seed = random.Random("{number} %s" % given.seed).gauss(0, {of_seed})
+    own = random.Random("{number} %s %s" % (given.lr, given.seed)).gauss(0, {deviation})
+    print("val_accuracy", 0.9 + {means}[given.lr] + of_seed + own)
+main()
+"""
+_REAL = (
+    *("the best 4% ahead of the others", "the best 2% ahead of the others", "the best 2% ahead of the others") * 2,
+    *("ten equal cells", "ten equal cells", "two equal best cells, eight 2% worse", "cells in steps of 0.5%"),
+)
+"""The kinds of the real sweeps."""
+
 
 @dataclass(frozen=True)
 class Decided:
@@ -255,6 +278,26 @@ def decided_lines(sweeps: int, pool: ProcessPoolExecutor) -> Iterator[str]:
     yield f"| all of these | {marked(false, is_missed=false > 0.06)} | | | {runs:.0f} of 100 | |"
 
 
+def real_line(folder: Path, kinds: Sequence[str] = _REAL) -> str:
+    """Run sweeps of ten cells of a script, whose true means are known, by real commands until they are decided."""
+    false = answered = ran = 0
+    for number, kind in enumerate(kinds):
+        place, means = folder / str(number), SWEEPS[kind]
+        place.mkdir()
+        values = {"means": means, "number": number, "of_seed": _OF_SEED, "deviation": _DEVIATION}
+        (place / "train.py").write_text(_NOISY.format(**values))
+        grid = (f"lr=range(0,{len(means)})", f"seed=range(0,{_SEEDS})")
+        ran += len(search(place, "--until-decided", "--workers", "2", "--metric", "val_accuracy", "train.py", *grid))
+        record = read_sweep_record(SweepPaths(place / "outputs" / "found"))
+        decision = (record.decision or "") if record else ""
+        is_right = means.count(max(means)) == 1 and decision.endswith(f" lr={means.index(max(means))}.")
+        answered += (is_answered := decision.startswith("Decided"))
+        false += is_answered and not is_right
+    share, full = false / len(kinds), _SEEDS * sum(len(SWEEPS[kind]) for kind in kinds)
+    shares = f"{marked(share, is_missed=share > 0.06)} | {answered / len(kinds):.0%} | | {ran} of {full} | |"
+    return f"| {len(kinds)} real sweeps of these kinds, by real commands | {shares}"
+
+
 def main() -> None:
     """Simulate, and print the tables or write them to the page."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -273,6 +316,8 @@ def main() -> None:
             "| --- | ---: | ---: | ---: | ---: | ---: |",
             *decided_lines(given.sweeps, pool),
         ]
+    with tempfile.TemporaryDirectory() as folder:
+        lines.append(real_line(Path(folder)))
     options = f"--seeds {given.seeds} --sweeps {given.sweeps}"
     source = source_line(f"python -m benchmarks.search_truth {options}", machine=describe_machine())
     text = "\n".join([*lines, "", source, ""])
