@@ -33,10 +33,11 @@ FIGURES = {
     "tracking_overhead": "tracked_over_untracked()",
     "board": "seconds_to_the_board()",
     "ui_delay": "median_delay()",
+    "slurm_submission": "seconds_to_submit(500)",
 }
 """For each figure, the expression that gives it, where `folder` is an empty folder."""
 _PREAMBLE = """
-import random, sys, tempfile
+import os, random, shutil, sys, tempfile
 from pathlib import Path
 from statistics import median
 from benchmarks import board, driver_memory, startup, sweep_overhead, tracking_overhead, two_workers, ui_delay
@@ -66,6 +67,24 @@ def seconds_to_the_board():
     for run in board.run_names(sweep):
         board._write_events(sweep.run(run))
     return board._seconds(sweep, *board._OURS, str(sweep.root))
+
+def seconds_to_submit(cells):
+    place, checkout = folder / "slurm", Path(tracking_overhead.__file__).resolve().parents[1]
+    shutil.copytree(checkout / "tests" / "slurm", place)
+    script = place / "start_slurm.sh"
+    script.write_text(script.read_text().replace("MaxArraySize=5", "MaxArraySize=1001"))
+    sys.path.insert(0, str(place))
+    from loopback import running_slurm
+    folder.joinpath("daemons").mkdir()
+    with running_slurm(folder / "daemons") as slurm:
+        slurm("scontrol", "update", "nodename=loopback", "state=drain", "reason=nothing is to run")
+        options = ("hydra/launcher=slurm", "hydra.launcher.wait=false", "--quiet", "--yes")
+        words = ("-m", "runmanager", "-m", f"seed=range(0,{cells})", "device=cpu", *options)
+        os.environ.update(slurm.variables)
+        seconds = run_python(*words, folder=Path(tempfile.mkdtemp(dir=folder))).seconds
+        assert len(slurm.jobs()) == cells, slurm.jobs()
+        slurm("scancel", "--user=root")
+    return seconds
 
 def median_delay():
     going = ui_delay._write_sweeps(folder / "outputs")
