@@ -5,7 +5,6 @@ import socket
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -163,25 +162,9 @@ def plan_of(cell: Cell, run: str = "") -> PlannedCell:
     return plan_cell(cell.signature, folder, cell.config, unsigned=unsigned, choices=cell.choices, name=cell.name)
 
 
-def plan_runs(
-    cells: Sequence[Cell],
-    stored: Sequence[StoredRun],
-    sweep: SweepPaths,
-    *,
-    resume: Resume,
-    rerun_changed: bool,
-    keeps_pruned: bool = False,
-    now: Environment,
-    code_of: Callable[[Code], Code] = lambda _: None,
-    can_continue: Callable[[RunPaths], bool] = lambda run: run.checkpoint.exists(),
-    damaged: Iterable[Damage] = (),
-    rerun_with: str = RERUN_CHANGED,
-    restore_with: str = "--restore",
-) -> list[PlannedRun]:
-    """Plan each distinct cell, in order. Runs are found by signature, never by the names of their folders.
-
-    `damaged` are folders that cannot be read. Their names still end with the signature: such a cell is refused, and the
-    folder's files stay. So do those of a finished run that has lost epochs, which is kept.
+@dataclass(frozen=True)
+class PlanRules:
+    """What a command does with stored runs.
 
     `now` has the commit and library versions of a new run, and `code_of` returns the present digests of a run's code
     files. A finished run with other ones is reported, and run again if `rerun_changed`. A pruned run is run to its end,
@@ -189,25 +172,39 @@ def plan_runs(
     folder. `rerun_with` is what a command adds for `rerun_changed`, `restore_with` what it adds for cells that were
     removed.
     """
+
+    now: Environment
+    resume: Resume = Resume.AUTO
+    rerun_changed: bool = False
+    keeps_pruned: bool = False
+    code_of: Callable[[Code], Code] = lambda _: None
+    can_continue: Callable[[RunPaths], bool] = lambda run: run.checkpoint.exists()
+    rerun_with: str = RERUN_CHANGED
+    restore_with: str = "--restore"
+
+
+def plan_runs(
+    cells: Sequence[Cell],
+    stored: Sequence[StoredRun],
+    sweep: SweepPaths,
+    rules: PlanRules,
+    *,
+    damaged: Iterable[Damage] = (),
+) -> list[PlannedRun]:
+    """Plan each distinct cell, in order. Runs are found by signature, never by the names of their folders.
+
+    `damaged` are folders that cannot be read. Their names still end with the signature: such a cell is refused, and the
+    folder's files stay. So do those of a finished run that has lost epochs, which is kept.
+    """
     damage_of = {each.path.name: each for each in damaged}
     unreadable = {name.rpartition("-")[2]: each for name, each in damage_of.items()}
     found = {run.record.signature: run for run in stored}
     distinct = {cell.signature: cell for cell in reversed(cells)}
     ordered = [distinct.pop(cell.signature) for cell in cells if cell.signature in distinct]
-    plan_stored = partial(
-        _plan,
-        resume=resume,
-        rerun_changed=rerun_changed,
-        keeps_pruned=keeps_pruned,
-        now=now,
-        code_of=code_of,
-        can_continue=can_continue,
-        rerun_with=rerun_with,
-    )
     return [
-        _with_damage(plan_stored(cell, run), damage_of.get(run.folder), restore_with)
+        _with_damage(_plan(cell, run, rules), damage_of.get(run.folder), rules.restore_with)
         if (run := found.get(cell.signature)) is not None
-        else _plan_new(cell, unreadable.get(short_signature(cell.signature)), sweep, restore_with)
+        else _plan_new(cell, unreadable.get(short_signature(cell.signature)), sweep, rules.restore_with)
         for cell in ordered
     ]
 
@@ -245,26 +242,15 @@ def needs_epochs(record: RunRecord) -> bool:
     return not record.is_complete and record.status is not Status.SKIPPED
 
 
-def _plan(
-    cell: Cell,
-    run: StoredRun,
-    *,
-    resume: Resume,
-    rerun_changed: bool,
-    keeps_pruned: bool,
-    now: Environment,
-    code_of: Callable[[Code], Code],
-    can_continue: Callable[[RunPaths], bool],
-    rerun_with: str,
-) -> PlannedRun:
+def _plan(cell: Cell, run: StoredRun, rules: PlanRules) -> PlannedRun:
     then = run.record.environment
-    code = code_of(then.code)
-    today = msgspec.structs.replace(now, code=None if code is None else dict(code))
+    code = rules.code_of(then.code)
+    today = msgspec.structs.replace(rules.now, code=None if code is None else dict(code))
     changes = changes_since(then, today)
-    is_done = run.is_complete or (keeps_pruned and run.record.reason is Reason.PRUNED)
-    action, why = _decide(run, resume, rerun_changed, changes, can_continue, is_done=is_done)
+    is_done = run.is_complete or (rules.keeps_pruned and run.record.reason is Reason.PRUNED)
+    action, why = _decide(run, changes, rules, is_done=is_done)
     if action is Action.KEEP and changes:
-        why += f"; {rerun_with} runs it again"
+        why += f"; {rules.rerun_with} runs it again"
     action, variables = _with_variables(cell, run.record, action)
     why += f"; {variables}" if variables else ""
     if action in (Action.KEEP, Action.RESUME) and not changes and is_same_code(then, today) is None:
@@ -329,29 +315,21 @@ def _changed(name: str, now: Mapping[str, str], then: Mapping[str, str]) -> str:
     return "has another value" if name in then else "is set"
 
 
-def _decide(
-    run: StoredRun,
-    resume: Resume,
-    rerun_changed: bool,
-    changes: str,
-    can_continue: Callable[[RunPaths], bool],
-    *,
-    is_done: bool,
-) -> tuple[Action, str]:
+def _decide(run: StoredRun, changes: str, rules: PlanRules, *, is_done: bool) -> tuple[Action, str]:
     record = run.record
     state = f"{record.status}" + (f" ({record.reason})" if record.reason else "")
     if record.status is Status.RUNNING:
         return Action.LEAVE, _running_text(record)
-    if resume is Resume.NEVER:
+    if rules.resume is Resume.NEVER:
         return Action.START_AGAIN, f"{state}; resume=never"
     match record.status:
-        case _ if is_done and changes and rerun_changed:
+        case _ if is_done and changes and rules.rerun_changed:
             return Action.START_AGAIN, f"finished with other versions: {changes}"
         case _ if is_done:
             return Action.KEEP, state + (f", with other versions: {changes}" if changes else "")
         case _ if run.is_damaged:
             return Action.START_AGAIN, f"{state}; its epochs cannot be read"
-        case _ if record.is_resumable and can_continue(run.paths):
+        case _ if record.is_resumable and rules.can_continue(run.paths):
             why = f"{state} after epoch {run.epochs[-1].epoch if run.epochs else 0}"
             if not run.epochs and not run.paths.checkpoint.exists():
                 why = f"{state}; its folder is kept"

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from runmanager.launching.continuations import with_continuations
-from runmanager.launching.plan import Action, Cell, Continuation, PlannedRun, Resume, plan_runs
+from runmanager.launching.plan import Action, Cell, Continuation, PlannedRun, PlanRules, plan_runs
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import Environment, RunRecord
@@ -60,7 +60,7 @@ def plan(
 ) -> list[PlannedRun]:
     stored = read_sweep(sweep).runs if sweep.root.exists() else []
     code_of = lambda then: None if then is None else dict.fromkeys(then, code)  # noqa: E731
-    planned = plan_runs(cells, stored, sweep, resume=Resume.AUTO, rerun_changed=False, now=now, code_of=code_of)
+    planned = plan_runs(cells, stored, sweep, PlanRules(now, code_of=code_of))
     return with_continuations(planned, stored, now=now, code_of=code_of, obstacle=obstacle)
 
 

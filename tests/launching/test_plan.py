@@ -1,6 +1,6 @@
 """The plan of a sweep, given what is stored of it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from runmanager.errors import RecordError
-from runmanager.launching.plan import Action, Cell, PlannedRun, Resume, is_still_to_run, plan_runs
+from runmanager.launching.plan import Action, Cell, PlannedRun, PlanRules, Resume, is_still_to_run, plan_runs
 from runmanager.records.files.paths import RunPaths, SweepPaths, refuse_linked_run
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import Environment, EpochRecord, RunRecord
@@ -58,9 +58,8 @@ def store(sweep: SweepPaths) -> Callable[..., StoredRun]:
     return put
 
 
-def plan_one(sweep: SweepPaths, *stored: StoredRun, **options: Any) -> PlannedRun:
-    defaults: Mapping[str, Any] = {"resume": Resume.AUTO, "rerun_changed": False, "now": THEN}
-    (planned,) = plan_runs([cell(0.1)], stored, sweep, **{**defaults, **options})
+def plan_one(sweep: SweepPaths, *stored: StoredRun, damaged: Iterable[Damage] = (), **rules: Any) -> PlannedRun:
+    (planned,) = plan_runs([cell(0.1)], stored, sweep, PlanRules(**{"now": THEN, **rules}), damaged=damaged)
     return planned
 
 
@@ -193,8 +192,7 @@ def test_a_run_is_found_by_its_signature_under_any_name(sweep: SweepPaths, store
 
 def test_the_folder_of_another_cell_is_not_used(sweep: SweepPaths, store: Callable[..., StoredRun]) -> None:
     run = store(Status.FINISHED)
-    options = {"resume": Resume.AUTO, "rerun_changed": False, "now": THEN}
-    (planned,) = plan_runs([cell(0.2)], [run], sweep, **options)
+    (planned,) = plan_runs([cell(0.2)], [run], sweep, PlanRules(THEN))
     assert planned.action is Action.START
 
 
@@ -220,7 +218,7 @@ def test_a_cell_with_a_link_in_the_place_of_its_folder_says_so_in_the_words_of_i
 
 def test_equal_cells_are_planned_once_in_the_order_of_the_first(sweep: SweepPaths) -> None:
     cells = [cell(0.3), cell(0.1, "first"), cell(0.2), cell(0.1, "again"), cell(0.3)]
-    plan = plan_runs(cells, [], sweep, resume=Resume.AUTO, rerun_changed=False, now=THEN)
+    plan = plan_runs(cells, [], sweep, PlanRules(THEN))
     assert [each.cell.config["lr"] for each in plan] == [0.3, 0.1, 0.2]
     assert plan[1].cell.name == "first"
 

@@ -14,6 +14,7 @@ from runmanager.launching.plan import (
     Action,
     PlannedCells,
     PlannedRun,
+    PlanRules,
     Resume,
     lost_epochs,
     needs_epochs,
@@ -66,20 +67,19 @@ def plan_sweep(
         raise UsageError(f"`resume=must` must find runs in {where}, got none; leave it out to start.")
     runs = stored.runs if stored else ()
     code_of = CodeRehasher(code_folder).rehash
-    plan = plan_runs(
-        grid.cells,
-        runs,
-        sweep or SweepPaths(Path(storage.output_root) / "<new>"),
+    rules = PlanRules(
+        now,
         resume=storage.resume,
         rerun_changed=storage.rerun_changed,
         keeps_pruned=keeps_pruned,
-        now=now,
         code_of=code_of,
         can_continue=program.can_continue,
-        damaged=(*stored.damaged, *lost_epochs(runs)) if stored else (),
         rerun_with=storage.rerun_with,
         restore_with=storage.restore_with,
     )
+    damaged = (*stored.damaged, *lost_epochs(runs)) if stored else ()
+    folder = sweep or SweepPaths(Path(storage.output_root) / "<new>")
+    plan = plan_runs(grid.cells, runs, folder, rules, damaged=damaged)
     plan = [replace(each, lacks=lacks) if (lacks := program.lacks(each)) else each for each in plan]
     if grid.extension_obstacle is None or storage.resume == Resume.NEVER:
         return plan
