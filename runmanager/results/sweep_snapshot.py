@@ -89,7 +89,7 @@ class SweepSnapshot:
             return found
         options = dataclasses.replace(self._options, metric=latency)
         matches = match_sides(self.sweep, self.plan, options)
-        if BATCH_SIZE not in matches.varying:
+        if BATCH_SIZE not in matches.without_stand_in().names:
             return found
         return [*found, *crossovers(matches, compare_matches(self.sweep, matches, options), BATCH_SIZE)]
 

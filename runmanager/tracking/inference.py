@@ -19,7 +19,7 @@ from runmanager.tracking.timing.timer import Clock, clock_for
 from runmanager.tracking.torch_internals import tree_leaves, tree_map_only
 from runmanager.validation import fault
 
-_WARMUP_SHARE = 0.2  # of the seconds, before those that are measured
+_WARMUP_SHARE = 0.2  # of the seconds
 _WARMUP_CALLS, _LEAST_CALLS = 3, 20
 
 
@@ -34,6 +34,7 @@ def measure_inference(
 ) -> list[InferenceRecord]:
     """Call a network in `inference_mode` for about `seconds` with batches of each size; return quantiles over calls.
 
+    The first calls, for a fifth of the time, do not count.
     `example` has at least one sample along the first dimension of its tensors, which are repeated to fill a batch. A
     tuple or list holds the positional arguments of the call, a mapping the named ones. No further size is begun once
     `is_stopped` returns True. Raises `UsageError` for bad arguments.
@@ -79,7 +80,7 @@ def _measured(
     call = _call(network, batch)
     _until(seconds * _WARMUP_SHARE, _WARMUP_CALLS, partial(_timed, call, clock))
     reset_peak_memory(device)
-    latencies = _until(seconds, _LEAST_CALLS, partial(_timed, call, clock))
+    latencies = _until(seconds * (1 - _WARMUP_SHARE), _LEAST_CALLS, partial(_timed, call, clock))
     p50, p90, p99 = (float(each) for each in np.quantile(latencies, (0.5, 0.9, 0.99)))
     return InferenceRecord(
         batch_size=size,

@@ -38,6 +38,7 @@ from runmanager.results.figures.style import (
 )
 from runmanager.results.figures.throughput import speedup_figures, throughput_figures
 from runmanager.results.figures.throughput_by_axis import throughput_by_axis_figures
+from runmanager.results.figures.trade_off import trade_off_figures
 from runmanager.results.findings.crossover import Crossover, crossover_lines
 from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.stats.descriptive import mean, quantile
@@ -284,6 +285,7 @@ def sweep_figures(
         *speedup_figures(comparison),
         *round_figures(rounds),
         *_crossover_figures(crossovers),
+        *trade_off_figures(sweep, plan),
         *throughput_by_axis_figures(runs, results),
         *throughput_figures(runs, results),
         *phase_figures(results),

@@ -166,10 +166,10 @@ def find_best(
     all_of_them = cells or gather_cells(sweep.runs, sweep.damaged, plan)
 
     def cells_by(ranked_by: Metric) -> list[RankedCell]:
-        return _group_seeds(all_of_them, ranked_by, folders)
+        return group_seeds(all_of_them, ranked_by, folders)
 
     if metric is None:
-        names = [*_asked_metric(sweep, plan), *default_metrics(sweep.runs)]
+        names = [*asked_metric(sweep, plan), *default_metrics(sweep.runs)]
         by_default = [find_metric(each, sweep.runs, at=at) for each in names]
         of_a_run = (each for each in by_default if any(cell.side.values for cell in cells_by(each)))
         none = next(of_a_run, find_metric(OUTCOMES[0], at=at))
@@ -177,7 +177,7 @@ def find_best(
     else:
         ranked_by = find_metric(metric, sweep.runs, better=better, at=at)
     all_cells, name = cells_by(ranked_by), ranked_by.name
-    preferred = name if metric is not None else next(iter(_asked_metric(sweep, plan)), OUTCOMES[0])
+    preferred = name if metric is not None else next(iter(asked_metric(sweep, plan)), OUTCOMES[0])
     ranked = _with_values(all_cells)
     if not ranked:
         known = (any_direction(other, sweep.runs) for other in known_metrics(sweep.runs))
@@ -228,7 +228,7 @@ def find_best(
     )
 
 
-def _asked_metric(sweep: SweepContents, plan: SweepRecord | None) -> list[str]:
+def asked_metric(sweep: SweepContents, plan: SweepRecord | None) -> list[str]:
     """The metric that the sweep was asked to rank its cells by, if its runs recorded it."""
     asked = requested_metric(plan.metric, sweep.runs) if plan and isinstance(plan.metric, str) else None
     return [] if asked is None else [asked.name]
@@ -279,7 +279,8 @@ def _selection_bias(
     return error * largest if is_difference else float(winner.spread) * -math.expm1(-error * largest)
 
 
-def _group_seeds(cells: Cells, metric: Metric, folders: Collection[Path] | None) -> list[RankedCell]:
+def group_seeds(cells: Cells, metric: Metric, folders: Collection[Path] | None) -> list[RankedCell]:
+    """Return the cells that differ in more than their seeds, with their values of `metric`; `folders`: `find_best`."""
     names = [name for name in cells.telling if name not in cells.seeds]
     groups: dict[Hashable, list[Cell]] = {}
     for cell in cells.cells:
