@@ -38,7 +38,8 @@ _NUM_CALLS, _PAUSE = 1000, 0.005  # calls of a simulated run with one batch size
 _TRIALS = 400
 _SHARE = "{:.1%}".format
 _OFF = Budget(0.03, format="{:.0%}".format)
-_RULE = StoppingRule(min_rounds=8, max_rounds=20, max_seconds=30, half_width=0.02)
+_COST = Budget(1.05, format="{:g} times as many".format)
+_RULE = StoppingRule(min_rounds=10, max_rounds=60, max_seconds=60, half_width=0.01)
 
 
 class Delayed(nn.Module):
@@ -84,6 +85,19 @@ NETWORKS: dict[str, Callable[[], tuple[nn.Module, torch.Tensor]]] = {
     ),
     "a transformer's layer": lambda: (nn.TransformerEncoderLayer(64, 4, batch_first=True), torch.rand(_BATCH, 32, 64)),
 }
+
+
+def cost_row(runs: int) -> Row:
+    """Return the seconds that a measurement of inference takes beside those that were asked for."""
+    network, batch = NETWORKS["a CNN"]()
+    network(batch)
+    asked, taken, sizes = 0.5, [], [1, 8]
+    for _ in range(runs):
+        began = time.perf_counter()
+        measure_inference(network, batch, sizes, seconds=asked / len(sizes), device=_CPU)
+        taken.append(time.perf_counter() - began)
+    row, ratio = ratio_row("a measurement with two sizes; other: the seconds asked", ours=taken, other=[asked] * runs)
+    return replace(row, budget=str(_COST), met=_COST.verdict(ratio.value, ratio.low, ratio.high))
 
 
 def _ours(network: nn.Module, batch: torch.Tensor) -> float:
@@ -176,9 +190,10 @@ def _equal_runs(draw: Draw, generator: np.random.Generator, runs: int) -> Iterat
 
 
 def measure(settings: Settings) -> list[Row]:
-    """Return the rows of known delays, of networks, and of simulated comparisons."""
+    """Return the rows of known delays, of networks, of the cost, and of simulated comparisons."""
     torch.set_num_threads(1)
-    return [*known_delay_rows(10.0), *network_rows(settings.stopping_rule), *comparison_rows(_TRIALS)]
+    measured = [*known_delay_rows(10.0), *network_rows(settings.stopping_rule), cost_row(10)]
+    return [*measured, *comparison_rows(_TRIALS)]
 
 
 if __name__ == "__main__":

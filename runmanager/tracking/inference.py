@@ -34,10 +34,10 @@ def measure_inference(
 ) -> list[InferenceRecord]:
     """Call a network in `inference_mode` for about `seconds` with batches of each size; return quantiles over calls.
 
-    The first calls, for a fifth of the time, do not count.
-    `example` has at least one sample along the first dimension of its tensors, which are repeated to fill a batch. A
-    tuple or list holds the positional arguments of the call, a mapping the named ones. No further size is begun once
-    `is_stopped` returns True. Raises `UsageError` for bad arguments.
+    The first calls, for a fifth of the time, do not count. `example` has at least one sample along the first dimension
+    of its tensors, which are repeated to fill a batch. A tuple or list holds the positional arguments of the call, a
+    mapping the named ones. No further size is begun once `is_stopped` returns True. Raises `UsageError` for bad
+    arguments.
     """
     sizes = _checked(batch_sizes, seconds)
     if not any(isinstance(each, torch.Tensor) and each.dim() for each in tree_leaves(example)):

@@ -60,15 +60,17 @@ class TradeOff:
 
 
 def trade_offs(sweep: SweepContents, plan: SweepRecord | None) -> list[TradeOff]:
-    """Return a trade-off for each of the first few batch sizes that two cells or more have measured."""
-    name = next(iter([*asked_metric(sweep, plan), *default_metrics(sweep.runs)]), None)
-    if name is None or not inference_names(sweep.runs):
+    """Return a trade-off by the preferred outcome for each of the first batch sizes that two cells have measured."""
+    latency = inference_metric("latency_p50_seconds")
+    if latency is None or not inference_names(sweep.runs):
         return []
-    outcome, latency = find_metric(name, sweep.runs), inference_metric("latency_p50_seconds")
-    assert latency is not None
     sizes = [(size, metric) for size, metric in by_batch_size(latency, sweep.runs) if size is not None]
-    found = [_trade_off(sweep, plan, outcome, metric, size) for size, metric in sizes[:_MAX_SIZES]]
-    return [each for each in found if each is not None]
+    for name in (*asked_metric(sweep, plan), *default_metrics(sweep.runs)):
+        outcome = find_metric(name, sweep.runs)
+        found = [_trade_off(sweep, plan, outcome, metric, size) for size, metric in sizes[:_MAX_SIZES]]
+        if any(found):
+            return [each for each in found if each is not None]
+    return []
 
 
 def _trade_off(
