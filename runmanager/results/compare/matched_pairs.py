@@ -106,9 +106,9 @@ class Matches:
 
 
 def _device_of(match: Match, run: StoredRun) -> str:
-    """Return the requested device; for `auto` the one that was used."""
-    device = format_value(match.settings[_DEVICE])
-    return (device == "auto" and run.record.environment.device_name) or device
+    """Return the requested device; for `auto`, and where none was requested, the one that was used."""
+    device, used = match.settings[_DEVICE], run.record.environment.device_name
+    return used if used and device in (None, "auto") else format_value(device)
 
 
 def match_sides(sweep: SweepContents, plan: SweepRecord | None, options: CompareOptions) -> Matches:

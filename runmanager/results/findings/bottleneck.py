@@ -11,6 +11,7 @@ from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.compare.matched_pairs import Matches
 from runmanager.results.findings.roofline import WorkKind, full_batches, num_devices, work_of
 from runmanager.results.load.run_summary import measured_epochs
+from runmanager.results.metrics.metric import inference_metric
 from runmanager.results.stats.descriptive import median
 from runmanager.text import pluralize
 
@@ -237,11 +238,11 @@ def _save_less(record: RunRecord) -> str:
 
 
 def bottleneck_notes(matches: Matches) -> list[str]:
-    """Describe what bounds the runs of each side, and what to change first; only for comparisons of speed.
+    """Describe what bounds the runs of each side, and what to change first; only for comparisons of training's speed.
 
     Runs of one side with the same bottleneck and cure share a line. Runs without a clear bottleneck have none.
     """
-    if matches.metric.effect != "speedup":
+    if matches.metric.effect != "speedup" or inference_metric(matches.metric.name) is not None:
         return []
     return [line for label, runs in matches.runs.items() for line in _describe_runs(label, runs)]
 

@@ -215,13 +215,15 @@ def test_similar_runs_of_a_side_share_a_line(contents, timed):
         + gain,
         "cuda, 1 of 2 runs (input): 38% of the training epoch waits for data (25% of the wall time): " + gain,
     ]
-    assert bottleneck_notes(match_sides(contents(*runs), None, CompareOptions(metric="val_accuracy"))) == []
+    for metric in ("val_accuracy", "latency_p50_seconds"):
+        assert bottleneck_notes(match_sides(contents(*runs), None, CompareOptions(metric=metric))) == []
     on_cpu = [run for run in runs if run[0]["device"] == "cpu"]  # for any number of sides of a stand-in axis
     assert bottleneck_notes(match_sides(contents(*on_cpu), None, CompareOptions())) == lines[:1]
-    left_open = [(config | {"device": "auto"}, *others) for config, *others in on_cpu]
-    assert bottleneck_notes(match_sides(contents(*left_open), None, CompareOptions())) == [
-        lines[0].replace("cpu", "Zen 4")
-    ]
+    for device in ("auto", None):
+        left_open = [(config | {"device": device}, *others) for config, *others in on_cpu]
+        assert bottleneck_notes(match_sides(contents(*left_open), None, CompareOptions())) == [
+            lines[0].replace("cpu", "Zen 4")
+        ]
 
 
 @pytest.mark.parametrize(
