@@ -28,6 +28,7 @@ from runmanager.records.sweep.sweep_record import (
     varying_settings,
     write_cells,
 )
+from runmanager.text import error_line
 from runmanager.tracking.checkpoint.training_state import loop_checkpointer
 from runmanager.tracking.device.devices import resolve_device
 from runmanager.tracking.environment.code_hashes import hash_user_code
@@ -368,7 +369,10 @@ class RunManager:
         from runmanager.results.result_files import TableUpdater
 
         self._tables = self._tables or TableUpdater(self.paths)
-        self._tables.run_ended()
+        try:
+            self._tables.run_ended()
+        except Exception as error:  # the run is recorded: nothing of it is lost, and its program goes on
+            self._show(f"{self.paths.name}: the tables could not be written: {error_line(error)}")
 
     def save(self, file_name: str | Path) -> None:
         """Write `file_name`.csv and .json: one row per epoch of this manager's runs, in order of start.

@@ -137,3 +137,23 @@ def test_its_file_keeps_no_row_of_a_run_that_is_gone(tmp_path: Path) -> None:
     shutil.rmtree(run.paths.root)
     write_tables(sweep)
     assert sweep.inference_csv.read_text() == f"{_COLUMNS}\n"
+
+
+def test_runs_that_differ_in_a_setting_end_well(tmp_path: Path) -> None:
+    for seed in range(3):
+        for lr in (1, 2):
+            train(nn.Sequential(nn.Linear(4, 2)), tmp_path / "sweep", 1, 8, lr=lr, seed=seed)
+    assert len((tmp_path / "sweep" / "inference.csv").read_text().splitlines()) == 1 + 6 * 2
+
+
+def test_a_fault_of_the_tables_is_told_and_ends_no_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise ValueError("no table today")
+
+    monkeypatch.setattr("runmanager.results.result_files.write_tables", fail)
+    train(nn.Sequential(nn.Linear(4, 2)), tmp_path / "sweep", 1)
+    (run,) = stored_runs(tmp_path / "sweep")
+    assert run.record.status == "finished"
+    assert "the tables could not be written: ValueError: no table today" in "".join(capsys.readouterr())

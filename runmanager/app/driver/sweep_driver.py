@@ -156,7 +156,8 @@ class SweepDriver:
             self._program.check(self._launcher, to_run, needs_all=self._needs_all(grid), is_dry_run=True)
             self._print_pairing_notices(grid)
             if late := self._late_cells(sweep or SweepPaths(Path("<new>")), grid):
-                self._console.print(line_of("\n".join(late.in_words(self._launcher)), self._console), soft_wrap=True)
+                for line in late.in_words(self._launcher):
+                    self._console.print(line_of(line, self._console), soft_wrap=True)
             else:
                 shown = self._predict_skipped(plan, needs_all=self._needs_all(grid))
                 at_once = self._launcher.place.at_once

@@ -200,6 +200,9 @@ def _size(row: ComparisonRow) -> float:
     return abs(value) if row.metric.effect == "difference" else max(value, 1 / value)
 
 
+_SMALL = 0.01  # two decimals would leave nothing of it
+
+
 def _short(ratio: float, *, least: float | None = None) -> str:
     """Format a ratio with two digits, as it is known to a few percent, or three near 1, to distinguish it from 1.
 
@@ -208,6 +211,8 @@ def _short(ratio: float, *, least: float | None = None) -> str:
     least = ratio if least is None else least
     if least >= 100:
         return f"{ratio:,.0f}"
+    if least < _SMALL:
+        return f"{ratio:.2g}"
     return f"{ratio:.1f}" if least >= 2 else f"{ratio:.2f}"
 
 

@@ -11,6 +11,7 @@ from runmanager.errors import UsageError
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
 from runmanager.results.compare.matched_pairs import Match, Matches
 from runmanager.results.compare.verdict import AHEAD, BEHIND, NOT_MEASURED
+from runmanager.results.metrics.metric import BATCH_SIZE, inference_metric
 from runmanager.results.stats.descriptive import median
 from runmanager.results.table_model.columns import setting_name
 from runmanager.results.table_model.formatting import number
@@ -221,6 +222,11 @@ def _axis_settings(matches: Matches, along: str) -> frozenset[str]:
     if along == _NUM_PARAMETERS:
         return _model_settings(matches)
     if along not in matches.names:
+        if along == BATCH_SIZE and inference_metric(matches.metric.name) is None:
+            raise UsageError(
+                f"`--crossover {along}` must go with a metric of inference, got {matches.metric.name}; add "
+                "`--metric latency_p50_seconds`."
+            )
         known = ", ".join(name for name in matches.names if name in matches.varying)
         raise UsageError(
             f"`--crossover` must be {_NUM_PARAMETERS} or a numeric setting that is not compared itself, got '{along}'; "

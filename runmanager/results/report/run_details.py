@@ -57,6 +57,7 @@ def run_sections(run: StoredRun, *, shows_all: bool) -> list[Section]:
         Section(records.capitalize(), *_epoch_rows(run.epochs, counted_word(record))),
         _logged_section(run),
         Section(f"Times by phase, medians over measured {records}", *_phase_rows(measured_epochs(run))),
+        Section("Inference", *_inference_rows(record)),
         Section("Measured", _measurement_rows(run, shows_all=shows_all)),
         Section("Environment", _environment_rows(record, shows_all=shows_all)),
         Section("Earlier attempts", _attempt_rows(record), lines=describe_attempts(record)),
@@ -148,6 +149,22 @@ def _logged_section(run: StoredRun) -> Section:
         if rate is not None:
             rows.append((rate_name(unit), human(rate, "samples_per_second"), f"median over measured {_records(run)}"))
     return Section("Logged by the program", rows)
+
+
+def _inference_rows(record: RunRecord) -> tuple[list[list[str]], list[str]]:
+    """The latencies and the throughput of each batch size, and the headings of these columns."""
+    rows = [
+        [
+            f"batches of {each.batch_size}",
+            *(
+                f"{seconds * 1e3:.4g} ms"
+                for seconds in (each.latency_p50_seconds, each.latency_p90_seconds, each.latency_p99_seconds)
+            ),
+            f"{with_unit_prefix(each.inference_samples_per_second).strip()}/s",
+        ]
+        for each in record.measurements.inference or ()
+    ]
+    return rows, ["latency p50", "p90", "p99", "samples"]
 
 
 def _phase_rows(measured: Sequence[EpochRecord]) -> tuple[list[list[str]], list[str]]:

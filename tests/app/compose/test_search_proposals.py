@@ -69,3 +69,16 @@ def test_equal_trials_give_equal_proposals() -> None:
     trials = [Trial((at / 20, at % 2), float(at)) for at in range(15)]
     first, again = (next(propose(space, trials, "tpe", more_is_better=True, seed=15)) for _ in range(2))
     assert first == again and first != next(propose(space, trials, "tpe", more_is_better=True, seed=16))
+
+
+@pytest.mark.parametrize("method", ["tpe", "random"])
+def test_first_points_are_spread_and_differ_between_spaces(method: str) -> None:
+    """Generators that are seeded 0, 1, 2, 3 begin with 0.55, 0.42, 0.44 and 0.55, and so would each search."""
+    ranges, begins = [], set()
+    for name in "abcdefghijklmnop":
+        trials = searched(space_of(f"{name}=interval(0,1)"), lambda point: 0.0, method, trials=4)
+        found = [each.point[0] for each in trials if each.point]
+        ranges.append(max(found) - min(found))
+        begins.add(found[0])
+    assert len(begins) == 16
+    assert statistics.mean(ranges) > 0.45  # 0.6 is expected of four independent numbers

@@ -15,6 +15,7 @@ from runmanager.results.compare.matched_pairs import match_sides
 from runmanager.results.findings.crossover import crossover_answers
 from runmanager.results.metrics.metric_lookup import find_metric, known_metrics
 from runmanager.results.report.report import render_report
+from runmanager.results.report.run_details import run_sections
 from runmanager.results.sweep_snapshot import SweepSnapshot
 
 SIZES = (1, 8, 64, 256)
@@ -70,6 +71,17 @@ def test_the_report_draws_latencies_by_batch_size_with_the_crossing(devices: Swe
     assert "cuda overtakes cpu at infer.batch_size" in render_report(
         snapshot, now=datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
     )
+
+
+def test_a_crossover_by_batch_size_asks_for_a_metric_of_inference(devices: SweepContents) -> None:
+    options = CompareOptions(axis="device")
+    with pytest.raises(UsageError, match="must go with a metric of inference, got samples_per_second; add"):
+        crossover_answers(match_sides(devices, None, options), compare(devices, None, options), "infer.batch_size")
+
+
+def test_the_details_of_a_run_have_its_latencies(devices: SweepContents) -> None:
+    (section,) = (each for each in run_sections(devices.runs[0], shows_all=False) if each.title == "Inference")
+    assert section.rows[0] == ["batches of 1", "1 ms", "2 ms", "3 ms", "1 k/s"], section.rows
 
 
 def test_a_sweep_without_inference_says_so(contents: Callable[..., SweepContents], timed: Callable[..., Any]) -> None:

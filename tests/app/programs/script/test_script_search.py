@@ -56,7 +56,7 @@ def test_trials_are_counted_with_those_of_a_grid_and_each_has_all_seeds(folder: 
     words = ("train.py", LR, "batch-size=16,32", "seed=0,1", "--exclude", "batch_size>16 and lr<0.01")
     plan = folder.run("sweep", *SEARCH, "--trials", "6", "--dry-run", *words)
     assert plan.status == 0 and "Search (tpe): 6 trials, 3 tried already" in plan.out, plan.err
-    assert "lr from 0.0001 to 0.1 (by its logarithm); batch-size of 16, 32" in plan.out
+    assert "lr from 0.0001 to 0.1 (by its logarithm); batch-size of 16, 32" in plan.out and "\\n" not in plan.out
     assert "1 trial of the sweep has other settings than this space" in plan.out and len(begun(folder)) == 6
 
     done = folder.run("sweep", *SEARCH, "--trials", "6", "--workers", "2", *words)
