@@ -15,7 +15,7 @@ from runmanager.launching.slurm.options import SlurmOptions
 from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.tracking.options import EarlyStopOptions, RunOptions
 from runmanager.training.options.groups import OPTION_TYPES
-from runmanager.training.options.job import CheckpointOptions, TrainingOptions
+from runmanager.training.options.job import CheckpointOptions, InferOptions, TrainingOptions
 from runmanager.validation import (
     GroupOptions,
     did_you_mean,
@@ -117,7 +117,7 @@ OTHERS = [LocalOptions, SlurmOptions, CompareOptions]
 
 @pytest.mark.parametrize(
     "options",
-    [*GROUPS, TrainingOptions, CheckpointOptions, EarlyStopOptions, RunOptions, *OTHERS],
+    [*GROUPS, TrainingOptions, CheckpointOptions, EarlyStopOptions, InferOptions, RunOptions, *OTHERS],
 )
 def test_every_number_among_the_settings_has_limits(options):
     numbers = (int, float, int | None, float | None)

@@ -210,3 +210,10 @@ def test_files_named_as_standard_modules_take_no_place_in_libraries(
     own = ("model=custom", "model._target_=mine.Net")
     done = finish(start(*(word for word in tiny if word != "model=logistic"), *own, "epochs=1"))
     assert done.status == 0, done.err
+
+
+def test_options_of_hydra_stand_anywhere(command, tiny, tmp_path):
+    """Hydra itself takes no setting behind an option that other settings precede."""
+    done = command("-m", *tiny, "--config-dir", str(tmp_path), "lr=0.25", "--dry-run", "name=behind")
+    assert done.status == 0, done.err
+    assert "1 cell: 1 start" in done.out and "outputs/behind" in done.out

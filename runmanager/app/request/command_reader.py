@@ -44,6 +44,7 @@ class _Reader:
         self._program: str | None = None
         self._is_module = False
         self._settings: list[str] = []
+        self._of_hydra: list[str] = []  # come first: behind an option, Hydra takes no setting if others stand before it
         self._unknown: list[tuple[str, str]] = []
         self._faults: list[str] = []
         self._flags = {each.flag: each for each in options().values()}
@@ -64,7 +65,7 @@ class _Reader:
             tuple(self._after),
             self._program,
             self._is_module,
-            tuple(map(in_hydras_syntax, self._settings)),
+            tuple(map(in_hydras_syntax, (*self._of_hydra, *self._settings))),
             tuple(self._unknown),
             fixed,
             words,
@@ -78,9 +79,9 @@ class _Reader:
         elif word == "-m" and self._names_module():
             self._program, self._is_module = self._left.popleft(), True
         elif option in (*HYDRA_OPTIONS, *HYDRA_FLAGS):
-            self._settings.append(word)
+            self._of_hydra.append(word)
             if option in HYDRA_OPTIONS and option == word and self._left:
-                self._settings.append(self._left.popleft())
+                self._of_hydra.append(self._left.popleft())
         elif word.startswith("-"):
             self._unknown.append((word, self._value_of_unknown(word)))
         elif self._is_program(word):
@@ -89,15 +90,12 @@ class _Reader:
             self._read_setting(word)
 
     def _names_module(self) -> bool:
-        is_free = self._takes_program and self._program is None and not self._has_settings()
+        is_free = self._takes_program and self._program is None and not self._settings
         return is_free and bool(self._left) and _MODULE.fullmatch(self._left[0]) is not None
 
     def _is_program(self, word: str) -> bool:
-        is_free = self._takes_program and self._program is None and not self._has_settings()
+        is_free = self._takes_program and self._program is None and not self._settings
         return is_free and word.endswith(".py") and "=" not in word
-
-    def _has_settings(self) -> bool:
-        return any(not word.startswith("-") for word in self._settings)
 
     def _value_of_unknown(self, word: str) -> str:
         if "=" in word:

@@ -227,6 +227,11 @@ def _axis_settings(matches: Matches, along: str) -> frozenset[str]:
                 f"`--crossover {along}` must go with a metric of inference, got {matches.metric.name}; add "
                 "`--metric latency_p50_seconds`."
             )
+        if along == BATCH_SIZE:
+            raise UsageError(
+                f"`--crossover {along}` must go with two sides whose inference was measured, got none; "
+                "`--axis` names what is compared."
+            )
         known = ", ".join(name for name in matches.names if name in matches.varying)
         raise UsageError(
             f"`--crossover` must be {_NUM_PARAMETERS} or a numeric setting that is not compared itself, got '{along}'; "

@@ -1,6 +1,6 @@
 """The matched pairs of two sweeps: cells of equal settings, one sweep the baseline and the other the candidate."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from runmanager.results.compare.comparison_table import CompareOptions, Comparis
 from runmanager.results.compare.matched_pairs import Match, Matches
 from runmanager.results.load.cells import Cell, Cells, gather_cells, independent_settings
 from runmanager.results.load.loader import read_results
-from runmanager.results.metrics.metric import Metric
+from runmanager.results.metrics.metric import BATCH_SIZE, Metric, by_batch_size
 from runmanager.results.metrics.metric_lookup import find_metric
 from runmanager.text import format_value, pluralize
 
@@ -66,7 +66,7 @@ class TwoSweeps:
             raise UsageError("\n".join(faults))
         metric = find_metric(options.metric, self.together.runs, better=options.better, at=options.at)
         cells, axis = self._cells()
-        pairs = [_match(pair, axis, cells, metric) for pair in pair_cells(cells, axis, 0)]
+        pairs = [match for pair in pair_cells(cells, axis, 0) for match in _matches(pair, axis, cells, metric)]
         return Matches(cells, metric, [axis], pairs)
 
     def _cells(self) -> tuple[Cells, Axis]:
@@ -155,22 +155,25 @@ def read_two_sweeps(baseline: SweepPaths, candidate: SweepPaths) -> TwoSweeps:
     return TwoSweeps(names, (first, second), (first_plan, second_plan))
 
 
-def _match(pair: Pair, axis: Axis, cells: Cells, metric: Metric) -> Match:
+def _matches(pair: Pair, axis: Axis, cells: Cells, metric: Metric) -> Iterator[Match]:
     members = pair.baseline_cells, pair.candidate_cells
     in_turns = all(_is_paired(cells, cell) for side in members for cell in side) and _have_sessions_in_common(members)
-    baseline, candidate = (
-        Side(
-            label_of(axis.name, name),
-            of_side,
-            metric,
-            paired=any(_is_paired(cells, cell) for cell in of_side),
-            in_turns=in_turns,
-            is_sweep=True,
-            seeds=cells.seeds,
+    stored = [cell.stored for side in members for cell in side if cell.stored is not None]
+    for batch_size, of_size in by_batch_size(metric, stored):
+        baseline, candidate = (
+            Side(
+                label_of(axis.name, name),
+                of_side,
+                of_size,
+                paired=any(_is_paired(cells, cell) for cell in of_side),
+                in_turns=in_turns,
+                is_sweep=True,
+                seeds=cells.seeds,
+            )
+            for name, of_side in zip(axis.values, members, strict=True)
         )
-        for name, of_side in zip(axis.values, members, strict=True)
-    )
-    return Match(axis, pair.settings, (axis.values[0], axis.values[1]), (baseline, candidate))
+        settings = pair.settings if batch_size is None else {**pair.settings, BATCH_SIZE: batch_size}
+        yield Match(axis, settings, (axis.values[0], axis.values[1]), (baseline, candidate))
 
 
 def _is_paired(cells: Cells, cell: Cell) -> bool:

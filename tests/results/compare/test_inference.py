@@ -13,6 +13,7 @@ from runmanager.results.compare.comparison import compare
 from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.compare.matched_pairs import match_sides
 from runmanager.results.findings.crossover import crossover_answers
+from runmanager.results.gate.sweep_pairs import TwoSweeps
 from runmanager.results.metrics.metric_lookup import find_metric, known_metrics
 from runmanager.results.report.report import render_report
 from runmanager.results.report.run_details import run_sections
@@ -71,6 +72,13 @@ def test_the_report_draws_latencies_by_batch_size_with_the_crossing(devices: Swe
     assert "cuda overtakes cpu at infer.batch_size" in render_report(
         snapshot, now=datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
     )
+
+
+def test_two_sweeps_have_a_row_for_each_batch_size_too(devices: SweepContents) -> None:
+    pair = TwoSweeps(("old", "new"), (devices, devices), (None, None))
+    rows = pair.compare(CompareOptions(metric="latency_p99_seconds")).rows
+    assert [row["infer.batch_size"] for row in rows] == [*SIZES, *SIZES]  # of both devices
+    assert {row["speedup"] for row in rows} == {1.0}
 
 
 def test_a_crossover_by_batch_size_asks_for_a_metric_of_inference(devices: SweepContents) -> None:

@@ -14,7 +14,7 @@ from runmanager.training.options.groups import (
     MultistepOptions,
     ResidentOptions,
 )
-from runmanager.training.options.job import unused_setting_faults, unused_settings
+from runmanager.training.options.job import InferOptions, unused_setting_faults, unused_settings
 
 from ...job_options import job_options
 
@@ -24,6 +24,7 @@ CELL = job_options(
     model=LogisticOptions(),
     num_workers=1,
     early_stop=EarlyStopOptions(metric="loss"),
+    infer=InferOptions(batch_sizes=[1]),
 )
 
 
@@ -51,6 +52,7 @@ UNUSED = {"tensorboard.graph", "tensorboard.histograms", "tensorboard.confusion_
         ({"device": "cuda:1", "loader": DataLoaderOptions(prefetch_to_device=True)}, set()),
         ({"device": "auto", "loader": DataLoaderOptions(prefetch_to_device=True)}, set()),
         ({"early_stop": EarlyStopOptions()}, {"early_stop.patience", "early_stop.min_delta"}),
+        ({"infer": InferOptions()}, {"infer.seconds"}),
         ({"epochs": 3}, {"early_stop.metric", "early_stop.patience", "early_stop.min_delta"}),
         ({"epochs": 4}, set()),
         ({"scheduler": LATE}, {"scheduler.milestones"}),
