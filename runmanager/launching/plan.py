@@ -265,7 +265,7 @@ def _with_inference(planned: PlannedRun) -> PlannedRun:
     if not missing:
         return planned
     has_weights = planned.paths.checkpoint.exists()
-    obstacle = planned.why_not_measured or ("" if has_weights else "it has no weights, as `checkpoint.every` was 0")
+    obstacle = planned.why_not_measured or ("" if has_weights else "it left no checkpoint")
     which = f"inference with batches of {', '.join(map(str, missing))}"
     if obstacle:
         return replace(planned, lacks=f"{which} is not measured: {obstacle}")
