@@ -90,12 +90,15 @@ class _Reader:
             self._read_setting(word)
 
     def _names_module(self) -> bool:
-        is_free = self._takes_program and self._program is None and not self._settings
+        is_free = self._takes_program and self._program is None and not self._has_settings()
         return is_free and bool(self._left) and _MODULE.fullmatch(self._left[0]) is not None
 
     def _is_program(self, word: str) -> bool:
-        is_free = self._takes_program and self._program is None and not self._settings
+        is_free = self._takes_program and self._program is None and not self._has_settings()
         return is_free and word.endswith(".py") and "=" not in word
+
+    def _has_settings(self) -> bool:
+        return any(not word.startswith("-") for word in (*self._of_hydra, *self._settings))
 
     def _value_of_unknown(self, word: str) -> str:
         if "=" in word:

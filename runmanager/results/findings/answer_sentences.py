@@ -97,8 +97,8 @@ class BestRow:
     """The row of the best cell with its value of the outcome, in the table of all `cells`, seeds together.
 
     `equally_good` are the rows of the finished cells with the same value, this one included. `num_left_out` cells have
-    the outcome in some of their finished runs only. `has_other_seeds`: some cells have other seeds than others, and all
-    are ranked by those that they share.
+    the outcome in some of their finished runs only. `is_by_shared_seeds`: another cell has a better value, but of
+    other seeds; by those that they share it is behind.
     """
 
     outcome: Outcome
@@ -107,7 +107,7 @@ class BestRow:
     cells: Table
     equally_good: Sequence[Row]
     num_left_out: int = 0
-    has_other_seeds: bool = False
+    is_by_shared_seeds: bool = False
 
 
 def best_row(
@@ -130,7 +130,8 @@ def best_row(
             value, row = known[levels.index(level)]
             equally_good = [row for each, (_, row) in zip(levels, known, strict=True) if each == level]
             num_left_out = sum(outcome.is_partial(seeds[each["run"]]) for each in finished)
-            return BestRow(outcome, value, row, cells, equally_good, num_left_out, shared is not None)
+            is_by_shared_seeds = value != (max if outcome.metric.more_is_better else min)(each for each, _ in known)
+            return BestRow(outcome, value, row, cells, equally_good, num_left_out, is_by_shared_seeds)
     return None
 
 
@@ -154,7 +155,7 @@ def _best_answer(results: Table, runs: Sequence[StoredRun], metric: str | None, 
     if best.num_left_out:
         left_out = pluralize(best.num_left_out, "other cell is", "other cells are")
         text += f" {left_out} left out, as not every finished run there has one."
-    if best.has_other_seeds:
+    if best.is_by_shared_seeds:
         text += f" {RANKED_BY_SHARED_SEEDS}"
     return [text, *printed_notes(chosen.name, runs)]
 

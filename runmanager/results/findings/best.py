@@ -86,7 +86,7 @@ class BestCell:
     and this is not the one that is used by default, because some finished run of every cell lacks that.
     `lost` are the finished runs whose last value, or for the best epoch some value, was not finite. `contradictions`
     are lines about metrics of which the runs declare both directions. `search` is the method of a search, if there was.
-    `has_other_seeds`: some cells have other seeds than others, and all are ranked by those that they share.
+    `is_by_shared_seeds`: another cell has a better mean, but of other seeds; by those that they share it is behind.
     """
 
     metric: Metric
@@ -107,7 +107,7 @@ class BestCell:
     effect: MeasuredEffect | None = None
     num_not_finite: int = 0
     num_decided_by_a_seed: int = 0
-    has_other_seeds: bool = False
+    is_by_shared_seeds: bool = False
     search: str | None = None
 
     @property
@@ -223,9 +223,15 @@ def find_best(
         lost=_lost(ranked_by, all_cells),
         num_not_finite=sum(_lost_all(ranked_by, each) for each in all_cells if each.side.without_values),
         search=(plan.search or None) if plan else None,
-        has_other_seeds=levels is not None,
+        is_by_shared_seeds=levels is not None and any(_is_ahead(each, winner) for each in others),
         contradictions=Directions.of_runs(sweep.runs).notes() if ranked_by.of_epoch is not None else (),
     )
+
+
+def _is_ahead(cell: RankedCell, other: RankedCell) -> bool:
+    """Whether a cell has a better mean than another one."""
+    one, two = float(cell.spread), float(other.spread)
+    return one > two if cell.side.metric.more_is_better else one < two
 
 
 def asked_metric(sweep: SweepContents, plan: SweepRecord | None) -> list[str]:

@@ -52,7 +52,7 @@ def best_sentences(best: BestCell) -> list[str]:
         lines.append(
             f"No cell has a {best.preferred_metric} in each of its finished runs, so this is by {best.metric.name}."
         )
-    if best.has_other_seeds:
+    if best.is_by_shared_seeds:
         lines.append(RANKED_BY_SHARED_SEEDS)
     if _best_epochs(best):
         lines.append(
