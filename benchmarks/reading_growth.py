@@ -16,7 +16,7 @@ from benchmarks.interleaving import StoppingRule, run_interleaved, timed
 from benchmarks.rows import Row
 from benchmarks.stored_sweep import write_stored_sweep
 from runmanager.app.follow.sweep_state import SweepReader
-from runmanager.launching.plan import Cell, Resume, needs_epochs, plan_runs
+from runmanager.launching.plan import Cell, PlanRules, needs_epochs, plan_runs
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.run_record import Environment
 from runmanager.records.storage.reader import read_sweep
@@ -78,7 +78,7 @@ def _uncached_table(sweep: SweepPaths) -> None:
 
 def _plan(cells: Sequence[Cell], sweep: SweepPaths) -> None:
     stored = read_sweep(sweep, epochs_of=needs_epochs).runs
-    plan_runs(cells, stored, sweep, resume=Resume.AUTO, rerun_changed=False, now=Environment())
+    plan_runs(cells, stored, sweep, PlanRules(Environment()))
 
 
 if __name__ == "__main__":
