@@ -45,7 +45,7 @@ class Death:
     overrides: tuple[str, ...] = ()
 
 
-_UNPRINTED = "Python could not print the exception: "  # it sometimes loses sys.stderr first
+_UNPRINTED = "Python could not print the exception: "  # as its worker is dead, it sometimes loses sys.stderr first
 
 DEATHS = {
     death.way: death
@@ -115,7 +115,7 @@ class Seen:
     @property
     def is_as_promised(self) -> bool:
         is_told = self.death.message in self.message or (
-            self.death.state[1] == "exception" and self.message.startswith(_UNPRINTED)
+            self.death.way == "loader" and self.message.startswith(_UNPRINTED)
         )
         is_truthful = self.states[self.death.way] == self.death.state and is_told
         return is_truthful and self.num_finished == 3 and self.status == 1

@@ -13,7 +13,7 @@ from runmanager.results.compare.matched_pairs import Match, Matches, match_sides
 from runmanager.results.compare.sweep_question import with_metric_of_sweep
 from runmanager.results.compare.verdict import INCONCLUSIVE, NO_DIFFERENCE, Judgement, judge
 from runmanager.results.load.cells import continued_runs
-from runmanager.results.load.contention import contention, exposure_of
+from runmanager.results.load.contention import causes_by_run
 from runmanager.results.load.run_summary import damage_notes
 from runmanager.results.metrics.metric import BATCH_SIZE, LAST, THROUGHPUT, Metric
 from runmanager.results.table_model.columns import Directions, column_of, setting_name
@@ -80,10 +80,8 @@ def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOpti
 
 def judged_pairs(sweep: SweepContents, matches: Matches, options: CompareOptions) -> list[Judgement]:
     """Judge matched pairs, each with its interval."""
-    causes = contention([exposure_of(run) for run in sweep.runs])
-    shared_host = {run.paths.root: of_run for run, of_run in zip(sweep.runs, causes, strict=True)}
     sides = [match.sides for match in matches.pairs]
-    return judge(sides, shared_host, options, among=matches.among)
+    return judge(sides, causes_by_run(sweep.runs), options, among=matches.among)
 
 
 def with_numbered_reasons(table: ComparisonTable) -> ComparisonTable:

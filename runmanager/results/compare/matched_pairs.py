@@ -13,6 +13,7 @@ from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.cell_pairing import (
     JOINT,
     Axis,
+    Pair,
     default_baseline,
     find_axis,
     pair_cells,
@@ -213,8 +214,7 @@ def _along(cells: Cells, axis: Axis, metric: Metric, baseline_value: Any) -> Ite
     for pair in pair_cells(cells, axis, index):
         values = _as_field(axis.values[index]), _as_field(pair.candidate)
         members = pair.baseline_cells, pair.candidate_cells
-        stored = [cell.stored for of_side in members for cell in of_side if cell.stored is not None]
-        for batch_size, of_size in by_batch_size(metric, stored):
+        for settings, of_size in of_batch_sizes(pair, metric):
             baseline, candidate = (
                 Side(
                     label_of(axis.name, value),
@@ -227,8 +227,14 @@ def _along(cells: Cells, axis: Axis, metric: Metric, baseline_value: Any) -> Ite
                 )
                 for value, of_side in zip(values, members, strict=True)
             )
-            settings = pair.settings if batch_size is None else {**pair.settings, BATCH_SIZE: batch_size}
             yield Match(axis, settings, values, (baseline, candidate))
+
+
+def of_batch_sizes(pair: Pair, metric: Metric) -> Iterator[tuple[dict[str, Any], Metric]]:
+    """Yield the settings of a pair and its metric: by inference for each batch size, else once."""
+    cells = (*pair.baseline_cells, *pair.candidate_cells)
+    for size, of_size in by_batch_size(metric, [cell.stored for cell in cells if cell.stored is not None]):
+        yield (pair.settings if size is None else {**pair.settings, BATCH_SIZE: size}), of_size
 
 
 def _as_field(value: Any) -> Any:

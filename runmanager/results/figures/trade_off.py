@@ -15,7 +15,7 @@ from runmanager.results.figures.figure import SweepFigure, join_names, numbered_
 from runmanager.results.figures.style import GREY, add_legend_below, label_text, new_figure, series_style
 from runmanager.results.findings.best import RankedCell, asked_metric, group_seeds
 from runmanager.results.load.cells import gather_cells
-from runmanager.results.load.contention import contention, exposure_of
+from runmanager.results.load.contention import causes_by_run
 from runmanager.results.metrics.metric import Metric, by_batch_size, inference_metric, inference_names
 from runmanager.results.metrics.metric_lookup import default_metrics, find_metric
 from runmanager.results.table_model.formatting import number
@@ -100,13 +100,11 @@ def _trade_off(
 
 def _ahead(cells: Sequence[RankedCell], sweep: SweepContents) -> dict[tuple[int, int], int | None]:
     """Whether the first cell of a pair is shown to be ahead (1), behind (-1) or no different (0); None: not known."""
-    met = contention([exposure_of(run) for run in sweep.runs])
-    shared_host = {run.paths.root: causes for run, causes in zip(sweep.runs, met, strict=True)}
     pairs = list(combinations(range(len(cells)), 2))
     sides = [(cells[other].side, replace(cells[one].side, label="another")) for one, other in pairs]
     found = {**dict.fromkeys(AHEAD, 1), **dict.fromkeys(BEHIND, -1), NO_DIFFERENCE: 0}
     ahead: dict[tuple[int, int], int | None] = {}
-    for (one, other), judgement in zip(pairs, judge(sides, shared_host, CompareOptions()), strict=True):
+    for (one, other), judgement in zip(pairs, judge(sides, causes_by_run(sweep.runs), CompareOptions()), strict=True):
         sign = found.get(judgement.verdict)
         ahead[one, other], ahead[other, one] = sign, None if sign is None else -sign
     return ahead

@@ -18,7 +18,7 @@ from runmanager.results.compare.comparison_side import Side
 from runmanager.results.compare.comparison_table import CompareOptions, MeasuredEffect
 from runmanager.results.compare.verdict import DIFFERENT, INCONCLUSIVE, NOT_MEASURED, Judgement, judge
 from runmanager.results.load.cells import Cell, Cells, gather_cells
-from runmanager.results.load.contention import contention, exposure_of
+from runmanager.results.load.contention import causes_by_run
 from runmanager.results.metrics.metric import LAST, At, Metric
 from runmanager.results.metrics.metric_lookup import (
     any_direction,
@@ -243,12 +243,10 @@ def asked_metric(sweep: SweepContents, plan: SweepRecord | None) -> list[str]:
 def _compare_with(
     winner: RankedCell, others: Sequence[RankedCell], sweep: SweepContents, options: CompareOptions
 ) -> list[Judgement]:
-    met = contention([exposure_of(run) for run in sweep.runs])
-    shared_host = {run.paths.root: causes for run, causes in zip(sweep.runs, met, strict=True)}
     # Labelled by rank: the reasons would repeat the settings otherwise.
     best = dataclasses.replace(winner.side, label="the best")
     pairs = [(dataclasses.replace(each.side, label="the next"), best) for each in others]
-    return judge(pairs, shared_host, options, is_one_sided=True)
+    return judge(pairs, causes_by_run(sweep.runs), options, is_one_sided=True)
 
 
 def _is_decided_by_a_seed(cells: tuple[RankedCell, RankedCell], judgement: Judgement, rows: int) -> bool:

@@ -14,10 +14,10 @@ from runmanager.results.compare.cell_pairing import Axis, Pair, pair_cells
 from runmanager.results.compare.comparison import compare_matches
 from runmanager.results.compare.comparison_side import Side, label_of
 from runmanager.results.compare.comparison_table import CompareOptions, ComparisonTable
-from runmanager.results.compare.matched_pairs import Match, Matches
+from runmanager.results.compare.matched_pairs import Match, Matches, of_batch_sizes
 from runmanager.results.load.cells import Cell, Cells, gather_cells, independent_settings
 from runmanager.results.load.loader import read_results
-from runmanager.results.metrics.metric import BATCH_SIZE, Metric, by_batch_size
+from runmanager.results.metrics.metric import Metric
 from runmanager.results.metrics.metric_lookup import find_metric
 from runmanager.text import format_value, pluralize
 
@@ -158,8 +158,7 @@ def read_two_sweeps(baseline: SweepPaths, candidate: SweepPaths) -> TwoSweeps:
 def _matches(pair: Pair, axis: Axis, cells: Cells, metric: Metric) -> Iterator[Match]:
     members = pair.baseline_cells, pair.candidate_cells
     in_turns = all(_is_paired(cells, cell) for side in members for cell in side) and _have_sessions_in_common(members)
-    stored = [cell.stored for side in members for cell in side if cell.stored is not None]
-    for batch_size, of_size in by_batch_size(metric, stored):
+    for settings, of_size in of_batch_sizes(pair, metric):
         baseline, candidate = (
             Side(
                 label_of(axis.name, name),
@@ -172,7 +171,6 @@ def _matches(pair: Pair, axis: Axis, cells: Cells, metric: Metric) -> Iterator[M
             )
             for name, of_side in zip(axis.values, members, strict=True)
         )
-        settings = pair.settings if batch_size is None else {**pair.settings, BATCH_SIZE: batch_size}
         yield Match(axis, settings, (axis.values[0], axis.values[1]), (baseline, candidate))
 
 

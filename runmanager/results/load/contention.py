@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -38,6 +39,12 @@ def exposure_of(run: StoredRun) -> Exposure:
         return Exposure(())
     sessions = {turn.session for turn in run.turns} | sessions_of(run.record)
     return Exposure(tuple(process_spans(run.record, run.epochs, run.beat)), tuple(sorted(sessions)), _outside_load(run))
+
+
+def causes_by_run(runs: Sequence[StoredRun]) -> dict[Path, tuple[str, ...] | None]:
+    """Return what each of the runs shared its host with, by its folder; see `contention`."""
+    causes = contention([exposure_of(run) for run in runs])
+    return {run.paths.root: of_run for run, of_run in zip(runs, causes, strict=True)}
 
 
 def contention(exposures: Sequence[Exposure]) -> list[tuple[str, ...] | None]:

@@ -200,7 +200,7 @@ class Forward:
 class Predictor(torch.nn.Module):
     """The network of `forward_pass` as it is called for inference, in the same precision and memory format.
 
-    `is_compiled`: its code is compiled, for each shape of images (batch, …) anew.
+    `is_compiled`: its code is compiled once for each shape of images (batch, …).
     """
 
     def __init__(self, forward_pass: Forward, *, is_compiled: bool) -> None:
