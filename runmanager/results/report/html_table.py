@@ -227,7 +227,11 @@ def _environment() -> "jinja2.Environment":
     )
     library, *tables = (_TEMPLATES / name for name in ("echarts.js", "columns.js", "page.js"))
     charts = [*tables, *(_TEMPLATES / "charts" / f"{name}.js" for name in (*_CHARTS, "start"))]
-    environment.globals.update(table_scripts=[_script(*tables)], chart_scripts=[_script(library), _script(*charts)])
+    environment.globals.update(
+        table_scripts=[_script(*tables)],
+        chart_scripts=[_script(library), _script(*charts)],
+        list_scripts=[_script(*tables), _script(_TEMPLATES / "ui" / "ages.js")],
+    )
     environment.filters.update(sentence=_sentence, verbatim=_verbatim)
     return environment
 

@@ -3,8 +3,6 @@
 
 const FIRST_ROWS = 50; // shown of a long table; filtering and sorting apply to all rows
 const COLLATOR = new Intl.Collator("en", { numeric: true });
-const AGE = new Intl.RelativeTimeFormat("en", { style: "short" });
-const AGES = [["year", 31_557_600], ["month", 2_629_800], ["day", 86_400], ["hour", 3600], ["minute", 60], ["second", 1]];
 const COMPARISON = /^([^<>=!]+)(>=|<=|!=|==|=|>|<)(.*)$/;
 const HOLDS = {
   "=": (order) => order === 0, "==": (order) => order === 0, "!=": (order) => order !== 0,
@@ -15,7 +13,6 @@ const HOLDS = {
 const tables = { all: [], selects: () => true, filtered: (table) => table.show(), sorted: () => {} };
 
 addTables();
-setInterval(() => document.querySelectorAll("time").forEach(showAge), 60_000);
 
 function addTables() {
   tables.all = [...document.querySelectorAll(".table")].map(addControls);
@@ -61,7 +58,6 @@ function addControls(box) {
     show();
   }
 
-  box.querySelectorAll("time").forEach(showAge); // rows are filtered and sorted by the time itself
   const scroller = box.querySelector(".wide"), isWhole = () => limit === Infinity;
   const parts = { box, scroller, filter: part("filter"), titles };
   const made = { ...parts, passing, show, showAll, isWhole, sortBy, order: () => order };
@@ -88,14 +84,6 @@ function addControls(box) {
   fitColumns(box, headings);
   show();
   return made;
-}
-
-// How long ago it was in place of a time, which is shown on pointing.
-function showAge(time) {
-  time.title ||= `${time.textContent} UTC`;
-  const seconds = (Date.parse(time.dateTime) - Date.now()) / 1000;
-  const [unit, size] = AGES.find(([, each]) => -seconds >= each) ?? AGES.at(-1);
-  time.textContent = AGE.format(Math.trunc(seconds / size), unit);
 }
 
 // A field is missing, a number in full precision, or a text.
