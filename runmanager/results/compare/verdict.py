@@ -205,7 +205,7 @@ def _sample(side: Side, seeds: Sequence[str], name: str) -> Sample:
         [values for _, values in measured],
         is_ratio=side.metric.effect != "difference",
         name=name,
-        key=tuple(sorted(str(run.paths.root) for run, _ in measured)),
+        key=tuple(sorted((str(run.paths.root), tuple(values)) for run, values in measured)),
         times=times,
     )
 

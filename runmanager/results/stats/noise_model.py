@@ -220,6 +220,7 @@ _ODD = 0.05  # probability that a cell is unlike the others where these are alik
 _ALIKE_SHARE = 0.05  # of the variance of their logarithms, which is then left between cells
 _STEPS_A_LEVEL = 8 / 3  # of the grid
 _SPREAD_BEYOND = 0.25  # of the logarithm, above the upper limit
+_LEAST_BEYOND = 0.05  # of the density without the limit: pauses make some latencies ten times as long
 _FLOOR = 1e-8  # a deviation that no level expects is still possible
 _LEAST_WEIGHT = 1e-4
 _GROUPS = 256
@@ -258,7 +259,8 @@ def _density(logs: "Floats", prior: Prior) -> "Floats":
     import numpy as np
 
     beyond = np.maximum(logs - math.log(prior.most / (prior.deviation or 1.0)), 0.0)
-    return np.asarray(np.exp(-0.5 * ((logs / prior.spread) ** 2 + (beyond / _SPREAD_BEYOND) ** 2)))
+    rarer = np.maximum(np.exp(-0.5 * (beyond / _SPREAD_BEYOND) ** 2), _LEAST_BEYOND)
+    return np.asarray(np.exp(-0.5 * (logs / prior.spread) ** 2) * rarer)
 
 
 def _grouped(variances: "Floats") -> "Floats":

@@ -20,29 +20,37 @@ from runmanager.results.report.run_details import run_sections
 from runmanager.results.sweep_snapshot import SweepSnapshot
 
 SIZES = (1, 8, 64, 256)
+Sweep = Callable[..., SweepContents]
 
 
 @pytest.fixture
-def devices(contents: Callable[..., SweepContents], timed: Callable[..., Any]) -> SweepContents:
-    """Three seeds on both devices: a CPU takes 1 ms a sample, a GPU 10 ms a batch, with 1% of noise."""
+def sweep_of(contents: Callable[..., SweepContents], timed: Callable[..., Any]) -> Sweep:
+    """Three seeds on both devices, by the seconds of a batch, with 1% of noise, and of its pauses in some runs."""
 
-    def run(device: str, seed: int) -> Any:
+    def run(device: str, seed: int, seconds_of: Callable[..., float], pauses_of: Callable[..., float]) -> Any:
         found = []
         for size in SIZES:
-            noise = 1 + 0.01 * ((seed * 7 + size) % 3 - 1)
-            seconds = noise * (0.001 * size if device == "cpu" else 0.01)
+            seconds = (1 + 0.01 * ((seed * 7 + size) % 3 - 1)) * seconds_of(device, size)
             found.append(
                 InferenceRecord(
                     batch_size=size,
                     latency_p50_seconds=seconds,
                     latency_p90_seconds=2 * seconds,
-                    latency_p99_seconds=3 * seconds,
+                    latency_p99_seconds=3 * seconds + pauses_of(device, size, seed),
                     inference_samples_per_second=size / seconds,
                 )
             )
         return {"device": device, "seed": seed}, timed([9.0, 1.0]), {"measurements": Measurements(inference=found)}
 
-    return contents(*(run(device, seed) for seed in range(3) for device in ("cpu", "cuda")))
+    return lambda seconds_of, pauses_of=lambda *_: 0.0: contents(
+        *(run(device, seed, seconds_of, pauses_of) for seed in range(3) for device in ("cpu", "cuda"))
+    )
+
+
+@pytest.fixture
+def devices(sweep_of: Sweep) -> SweepContents:
+    """A CPU takes 1 ms a sample, a GPU 10 ms a batch."""
+    return sweep_of(lambda device, size: 0.001 * size if device == "cpu" else 0.01)
 
 
 @pytest.mark.parametrize("metric", ["latency_p50_seconds", "latency_p99_seconds", "inference_samples_per_second"])
@@ -53,6 +61,17 @@ def test_each_batch_size_has_a_row(devices: SweepContents, metric: str) -> None:
     assert table.rows[0]["speedup"] == pytest.approx(0.1, rel=0.05)
     assert table.rows[-1]["speedup"] == pytest.approx(25.6, rel=0.05)
     assert "infer.batch_size" in table.shown
+
+
+def test_pauses_of_one_batch_size_widen_its_own_interval(sweep_of: Sweep) -> None:
+    def in_two_runs(device: str, size: int, seed: int) -> float:
+        return 0.2 if (device, size) == ("cuda", 8) and seed else 0.0
+
+    equal = sweep_of(lambda _, size: 0.001 * size, in_two_runs)
+    rows = compare(equal, None, CompareOptions(axis="device", metric="latency_p99_seconds")).rows
+    assert {row["verdict"] for row in rows} <= {"inconclusive", "no difference"}
+    widths = {row["infer.batch_size"]: row["speedup_high"] / row["speedup_low"] for row in rows}
+    assert widths[8] > 10 > 2 > widths[1]
 
 
 def test_the_batch_size_from_which_a_device_is_faster(devices: SweepContents) -> None:
