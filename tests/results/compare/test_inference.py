@@ -70,7 +70,7 @@ def test_pauses_of_one_batch_size_widen_its_own_interval(sweep_of: Sweep) -> Non
     equal = sweep_of(lambda _, size: 0.001 * size, in_two_runs)
     rows = compare(equal, None, CompareOptions(axis="device", metric="latency_p99_seconds")).rows
     assert {row["verdict"] for row in rows} <= {"inconclusive", "no difference"}
-    widths = {row["infer.batch_size"]: row["speedup_high"] / row["speedup_low"] for row in rows}
+    widths = {row["infer.batch_size"]: row["ci_high"] / row["ci_low"] for row in rows}
     assert widths[8] > 10 > 2 > widths[1]
 
 
