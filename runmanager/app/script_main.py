@@ -58,7 +58,11 @@ _OF_EACH_CELL = (
 _NO_SETTINGS = ("_target_", "preload", "processes_per_run", "timeout", "stall_timeout")
 _OWN_SETTINGS = ("params", "heartbeat_timeout", "tune")  # of the sweeper, apart from the options
 _NUMBERS = re.compile(r"[1-9]\d*(,[1-9]\d*)*")
-_PRELOAD = "runmanager.app.programs.cell_imports"
+_PRELOAD = (
+    "runmanager.app.programs.cell_imports",
+    "runmanager.app.programs.script.script_cell",
+    "runmanager.tracking.tensorboard.event_writer",
+)
 
 
 def main(command: Command, *, is_single: bool) -> int:
@@ -225,7 +229,7 @@ def _launcher_of(command: Command) -> CellLauncher:
     taken = ((option, name) for option, name in launcher.takes.items() if option in command.given)
     given: dict[str, Any] = {name: getattr(request, option) for option, name in taken}
     given |= {"timeout": request.timeout, "stall_timeout": request.stall_timeout}
-    given |= {"preload": [_PRELOAD]} if "preload" in known else {}
+    given |= {"preload": [*_PRELOAD]} if "preload" in known else {}
     settings = _launcher_settings(command, known.difference(_NO_SETTINGS, launcher.takes))
     try:
         created: CellLauncher = resolve_name(launcher.launcher)(**given | settings)

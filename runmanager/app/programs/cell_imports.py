@@ -4,10 +4,7 @@ import logging.config
 import logging.handlers  # noqa: F401  # Hydra's logging imports both
 from importlib import import_module
 
-import runmanager.app.programs.application.ranked_task
-import runmanager.app.programs.script.script_cell
-import runmanager.results.program_files.found_metrics
-import runmanager.tracking.tensorboard.event_writer  # noqa: F401  # these are imported for the cells, not for this module
+import runmanager.results.program_files.found_metrics  # noqa: F401  # for the cells, not for this module
 from runmanager.tracking.device.cpu_model import cpu_model
 from runmanager.tracking.environment.environment import library_versions
 

@@ -33,7 +33,7 @@ from runmanager.tracking.environment.rank_check import refuse_several_ranks
 
 _BROKEN_STATUS = 1
 _USAGE_STATUS = 2
-_PRELOAD = "runmanager.app.programs.cell_imports"
+_PRELOAD = ("runmanager.app.programs.cell_imports", "runmanager.app.programs.application.ranked_task")
 _FOLDERS = ("hydra.sweep.dir", "hydra.sweep.subdir", "hydra.run.dir")
 
 
@@ -120,7 +120,7 @@ class ApplicationSweeper(Sweeper):
         if choice == LAUNCHERS["local"].hydra_name and master.hydra.launcher.preload is None:
             master = copy.deepcopy(master)
             with read_write(master.hydra), open_dict(master.hydra):
-                master.hydra.launcher.preload = [*default_preload(), _PRELOAD]
+                master.hydra.launcher.preload = [*default_preload(), *_PRELOAD]
         return self._created(loader, self._task, master)
 
     def _other_launcher(self, loader: CellLoader, task: TaskFunction) -> CellLauncher:
