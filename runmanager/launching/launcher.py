@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from itertools import takewhile
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
@@ -17,14 +17,15 @@ from runmanager.launching.hydra_internals import job_exception
 from runmanager.launching.local.engine import LocalEngine
 from runmanager.launching.local.jobs import Listener
 from runmanager.launching.local.turns import Turns
-from runmanager.launching.plan import PlannedRun, stored_record
 from runmanager.launching.work import Work
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import free_memory, usable_cores
 from runmanager.records.run.status import Outcome, Reason, Status
-from runmanager.records.storage.run_end import end_gone_run
 from runmanager.text import error_line
 from runmanager.validation import fault
+
+if TYPE_CHECKING:  # the server of the cells' processes starts before the driver's parts are imported
+    from runmanager.launching.plan import PlannedRun
 
 
 class Trait(StrEnum):
@@ -58,7 +59,7 @@ class CellJob:
     overrides: Sequence[str]
     work: Callable[[int], Work]
     device: str | None = None
-    run: PlannedRun | None = None
+    run: "PlannedRun | None" = None
 
 
 class CellLauncher(Launcher):
@@ -102,7 +103,7 @@ class CellLauncher(Launcher):
     def require_gpus(self, devices: Iterable[str | None]) -> None:
         """Raise `ConfigurationError` where a job on one of these devices would get no GPU."""
 
-    def settle(self, plan: Sequence[PlannedRun], sweep: SweepPaths) -> bool:
+    def settle(self, plan: "Sequence[PlannedRun]", sweep: SweepPaths) -> bool:
         """Write the end of each run of an earlier driver whose job is gone; return whether there were any."""
         return False
 
@@ -149,6 +150,9 @@ class BatchLauncher(CellLauncher):
         return returns
 
     def _run_batch(self, jobs: Sequence[CellJob]) -> dict[int, JobReturn]:
+        from runmanager.launching.plan import stored_record
+        from runmanager.records.storage.run_end import end_gone_run
+
         returns = self.launch([job.overrides for job in jobs], jobs[0].key)
         for job, result in zip(jobs, returns, strict=True):
             if (run := job.run) is None or result.status is not JobStatus.FAILED:
