@@ -38,7 +38,12 @@ def test_setting_of_several_choices_is_explained_for_each(capsys: pytest.Capture
 
 def test_group_lists_its_choices_and_settings(capsys: pytest.CaptureFixture[str]) -> None:
     text = printed(capsys, "optimizer")
-    assert "choices (default adam)" in text and "optimizer=sgd" in text and "optimizer.momentum" in text
+    assert "choices (default adam)" in text and "optimizer=sgd" in text
+    assert "optimizer.betas" in text and "optimizer.momentum" not in text, "the settings are those of the default"
+    assert "`runmanager help optimizer=sgd` lists those of another choice." in text
+    of_sgd = printed(capsys, "optimizer=sgd")
+    assert "optimizer.momentum" in of_sgd and "optimizer.betas" not in of_sgd
+    assert "(mlp) Widths" in printed(capsys, "model"), "the default has no settings of its own"
     assert "torchmetrics" in printed(capsys, "metrics.f1._target_")
     assert printed(capsys, "hydra/launcher") == printed(capsys, "hydra.launcher")
 

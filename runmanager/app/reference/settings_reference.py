@@ -280,7 +280,7 @@ def help_on(name: str, *, width: int) -> str:
     """Return the description of a setting or a group. Raises `UsageError` for an unknown name."""
     section, found = find(name)
     if not found:
-        return _group_text(section, width)
+        return _group_text(section, name.partition("=")[2], width)
     return "\n".join(_setting_text(each, section, width) for each in found)
 
 
@@ -301,12 +301,23 @@ def _setting_text(setting: Setting, section: Section, width: int) -> str:
     return "\n".join([*lines, *_columns(((name, value) for name, value in facts.items() if value), width)]) + "\n"
 
 
-def _group_text(section: Section, width: int) -> str:
+def _group_text(section: Section, choice: str, width: int) -> str:
+    """The choices of a group, and the settings of one of them: `choice`, or the default one."""
     lines = _wrapped(f"{section.name}: {section.sentence}", width)
     if section.choices:
         lines += ["", f"choices (default {section.default})", *_columns(_choice_rows(section), width)]
+    chosen = choice if choice in section.choices else section.default
+    choices = [each.choice.split(", ") if each.choice else [] for each in section.settings]
+    others = [name for names in choices for name in names if chosen not in names]
+    title = "settings"
+    if any(chosen in names for names in choices):
+        found = zip(section.settings, choices, strict=True)
+        kept = tuple(replace(each, choice="") for each, names in found if not names or chosen in names)
+        section, title = replace(section, settings=kept), f"settings of {section.group}={chosen}"
     if section.settings:
-        lines += ["", "settings", *_columns(_setting_rows(section), width)]
+        lines += ["", title, *_columns(_setting_rows(section), width)]
+    if others and title != "settings":
+        lines += ["", f"`runmanager help {section.group}={others[0]}` lists those of another choice."]
     return "\n".join(lines) + "\n"
 
 

@@ -346,7 +346,7 @@ def _other_question(pairing: "OneSweep | SweepPair", options: "CompareOptions", 
     asked = dataclasses.replace(options, at=LAST, better=None) if other == THROUGHPUT.name else options
     among = [] if where is None else ["--where", where]
     command = shell_join(["runmanager", "compare", *pairing.typed_names, *asked.words(), "--metric", other, *among])
-    return [f"No metric was named, so this compares {options.metric}; for {other}: {in_backticks(command)}."]
+    return [f"By another metric: {in_backticks(command)}."]
 
 
 def _print_file(

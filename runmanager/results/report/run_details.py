@@ -52,7 +52,7 @@ def run_sections(run: StoredRun, *, shows_all: bool) -> list[Section]:
     record = run.record
     records = _records(run)
     return [
-        Section("Run", _run_rows(run)),
+        Section("Run", _run_rows(run, shows_all=shows_all)),
         Section("Settings", _setting_rows(record, shows_all=shows_all)),
         Section(records.capitalize(), *_epoch_rows(run.epochs, counted_word(record))),
         _logged_section(run),
@@ -83,12 +83,13 @@ def _records(run: StoredRun) -> str:
     return "intervals" if run.record.interval == "steps" else "epochs"
 
 
-def _run_rows(run: StoredRun) -> list[tuple[str, str]]:
+def _run_rows(run: StoredRun, *, shows_all: bool) -> list[tuple[str, str]]:
+    """What the run was, and how it went; `runmanager reproduce` prints its command."""
     record = run.record
     num_done = sum(epoch.epoch > 0 for epoch in run.epochs)
     planned = "" if record.epochs_planned is None else f" of {record.epochs_planned}"
     rows = [
-        ("signature", record.signature),
+        ("signature", record.signature if shows_all else None),
         ("adopted from", record.adopted or None),
         ("continues", record.continued_from or None),
         ("attempt", str(record.attempt) if record.attempt > 1 else None),
@@ -98,7 +99,7 @@ def _run_rows(run: StoredRun) -> list[tuple[str, str]]:
         (_records(run), f"{num_done}{planned}"),
         ("seconds", None if record.run_seconds is None else human(record.run_seconds, "run_seconds")),
         *((each.heading or each.label, _fact(getattr(record, each.name), each)) for each in RUN_FACTS),
-        ("command", shell_command(record.environment.command) or None),
+        ("command", (shell_command(record.environment.command) or None) if shows_all else None),
     ]
     return [(name, value) for name, value in rows if value is not None]
 

@@ -21,7 +21,7 @@ from runmanager.results.load.several_sweeps import NamedSweep
 from runmanager.results.table_model.columns import MISSING, Row, Table, column_of
 from runmanager.results.table_model.formatting import Median, human_field, is_number
 from runmanager.results.tables.cross_sweep import cross_sweep_rows
-from runmanager.results.tables.results_table import result_rows, row_notes
+from runmanager.results.tables.results_table import legend_of, result_rows, row_notes
 from runmanager.results.tables.seeds import collapse_seeds, without_shorter_runs, without_skipped_cells
 from runmanager.results.tables.sorting import best_first, sort_key, sorted_by, sorted_values
 from runmanager.results.tables.where_condition import AVAILABLE_COLUMNS_HINT, Condition, parse_condition
@@ -309,8 +309,8 @@ class _ResolvedTable:
     def with_columns(self, words: Sequence[str], option: str) -> "_ResolvedTable":
         """These columns alone, in this order, in every format. Raises `UsageError` for an unknown column."""
         columns = [self.column(word, option) for word in dict.fromkeys(words)]
-        shown = tuple(columns)
-        return self.changed(lambda table: dataclasses.replace(table, columns=columns, shown=shown, shows_empty=True))
+        chosen = {"columns": columns, "shown": tuple(columns), "legend": legend_of(columns, self.table.legend)}
+        return self.changed(lambda table: dataclasses.replace(table, **chosen, shows_empty=True))
 
     def changed(self, change: Callable[[Table], Table]) -> "_ResolvedTable":
         """A copy whose table is `change(table)`."""

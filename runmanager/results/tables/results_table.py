@@ -1,7 +1,7 @@
 """The results table (one row per run, with its labels) and the epochs table of a stored sweep."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -44,6 +44,7 @@ from runmanager.results.table_model.columns import (
 from runmanager.text import pluralize
 
 _TIMES_LEGEND = "Times and throughput: medians over epochs without warm-up."
+_TIMES = frozenset(named(each for each in MEASUREMENTS if each.taken is Taken.MEDIAN))
 _LOGGED_LEGEND = "Logged metrics: the last value."
 _SHOWN = [each for each in MEASUREMENTS if each.spare is not None]
 _SHOWN_OUTCOMES = ("status", "reason", "epochs", *named(by_unit(each for each in _SHOWN if each.name in OUTCOMES)))
@@ -145,6 +146,11 @@ def labels_of(row: Row, labels: SweepLabels) -> Labels:
 def has_times(rows: Sequence[Row]) -> bool:
     """Whether any run has a measured epoch, with its time."""
     return any(row["epoch_seconds"] is not None for row in rows)
+
+
+def legend_of(columns: Iterable[str], legend: str) -> str:
+    """Return what a legend says about these columns of its table."""
+    return legend if not _TIMES.isdisjoint(columns) else legend.replace(_TIMES_LEGEND, "").strip()
 
 
 def results_legend(logged: LoggedColumns, rows: Sequence[Row]) -> str:

@@ -32,7 +32,7 @@ LISTED_COLUMNS = (
     *(TAGS, NOTE, "command", "folder"),
 )
 _SHOWN = (SWEEP, "created", "states", "axes", "metric", "best", TAGS, "size_bytes", "command", NOTE)
-_LEGEND = "of the best cell, the mean over seeds; `runmanager best SWEEP` says how sure it is. Times are UTC."
+_LEGEND = "of the best cell; `runmanager best SWEEP` says how sure it is. Times: UTC."
 
 
 @dataclass(frozen=True)

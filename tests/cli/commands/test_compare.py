@@ -172,7 +172,7 @@ def test_without_an_axis_settings_that_have_no_answer_are_compared_in_turn(
     assert "Nothing to compare" not in text
     for pair in ("lr=0.2 and lr=0.1", "width=16 and width=8"):
         assert f"{pair} could not be compared: too few runs: 1 of" in text
-    assert "val_loss" in text and "No metric was named" not in text, "there is no speed to compare"
+    assert "val_loss" in text and "By another metric" not in text, "there is no speed to compare"
     assert rows_of(command("compare", "two", "--format", "csv").out) == [], "files have what was asked for"
 
 
@@ -214,17 +214,17 @@ def test_the_answer_comes_last_and_alone_and_the_other_question_is_named(
     answers = " ".join(lines[len(lines) - lines[::-1].index("") :])
     assert answers.startswith("The best ") and answers.endswith("4 runs: 2 finished, 2 skipped.")
     text = " ".join(lines)
-    assert text.count("No metric was named, so this compares samples_per_second; for val_accuracy: ") == 1
+    assert text.count("By another metric: ") == 1
     # Whole, so it can be copied.
     assert any("`runmanager compare grid --metric val_accuracy`" in line for line in lines)
     assert text.count("all intervals hold jointly") == 1
-    assert "No metric was named" not in command("compare", "grid", "--metric", "samples_per_second").out
+    assert "By another metric" not in command("compare", "grid", "--metric", "samples_per_second").out
 
 
 def test_the_command_for_the_other_question_keeps_what_was_asked(command: Callable, sweep: SweepPaths) -> None:
     asked = ["--axis", "device", "--baseline", "cuda", "--drift", "0.2", "--margin", "0.05"]
     words = [*asked, "--where", "batch_size>0 and baseline==cuda"]
-    (shown,) = re.findall(r"for val_accuracy: `(.*?)`", " ".join(command("compare", "grid", *words).out.split()))
+    (shown,) = re.findall(r"By another metric: `(.*?)`", " ".join(command("compare", "grid", *words).out.split()))
     assert shlex.split(shown) == [
         *("runmanager", "compare", "grid", *asked, "--metric", "val_accuracy"),
         *("--where", "batch_size>0 and baseline==cuda"),
@@ -238,7 +238,7 @@ def test_the_command_for_the_speed_leaves_out_what_is_for_epochs(
     monkeypatch.chdir(tmp_path)
     write_script_sweep(tmp_path, seeds=3, widths=[8], samples=100)
     text = " ".join(command("compare", "two", "--at", "best").out.split())
-    (shown,) = re.findall(r"for samples_per_second: `(.*?)`", text)
+    (shown,) = re.findall(r"By another metric: `(.*?)`", text)
     assert "--at" not in shown and command(*shlex.split(shown)[1:]).status == 0
 
 

@@ -49,7 +49,7 @@ def test_plan_without_power_describes_a_way_out(planned):
     alone, of_metrics = planned(("cpu", 0), ("cuda", 0))
     # By hand: log 1.44 is the root of the squares of log 1.1, the drift, and log 1.43, the interval of one run a side.
     assert alone.startswith(
-        "With one run for each value of device, only differences in speed above about 44% can be seen; 9 runs each, "
+        "With one run for each value of device, only differences in speed above about 45% can be seen; 9 runs each, "
         "as with `'seed=range(9)'` as the first axis, would show one of 3% with a chance of 80% (if "
     )
     assert of_metrics == (

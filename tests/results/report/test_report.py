@@ -68,7 +68,7 @@ def filled(sweep, timed):
 
 def test_the_answer_is_first_and_all_sections_exist(filled):
     page = page_of(filled)
-    answer = page.index("cuda is 4.0 times as fast as cpu at lr=0.1 [2.8, 5.7].")
+    answer = page.index("cuda is 4.0 times as fast as cpu at lr=0.1 [2.8, 5.8].")
     headings = [
         page.index(f">{words}</h2>")
         for words in (
@@ -120,7 +120,7 @@ def test_another_axis_is_compared_if_there_is_only_one_device(sweep, timed):
         *(
             "The best validation accuracy is",
             "Next is",
-            "batch_size=2 is 2.24 times as fast as batch_size=1 [1.47, 3.41], the geometric mean over 2 pairs",
+            "batch_size=2 is 2.24 times as fast as batch_size=1 [1.46, 3.43], the geometric mean over 2 pairs",
         ),
         *(">Comparison</h2>", "As every run has device=cpu, what is compared is batch_size, along"),
     )

@@ -111,6 +111,8 @@ def test_selected_columns_are_used_in_every_format(grid: SweepContents) -> None:
     assert writers.to_csv(table).splitlines()[0] == ",".join(names)
     assert list(json.loads(writers.to_json(table))[0]) == names
     assert writers.human_columns(table) == names  # including the empty one
+    assert "Times" in shown(grid, columns="run,epoch_seconds").legend
+    assert "Times" not in table.legend, "no column is a time"
 
 
 def test_seeds_are_one_row_unless_the_query_names_the_seed(grid: SweepContents) -> None:

@@ -86,7 +86,7 @@ def test_the_first_rows_are_shown_with_the_total_count(grid):
 def test_the_comparison_fits_80_columns_and_has_each_reason_once(grid):
     text = printed(render_comparison(compare(grid, None)))
     assert max(map(len, text.splitlines())) <= 80
-    assert "12.15  7.215 to 20.46  faster" in text
+    assert "12.15  6.986 to 21.13  faster" in text
     assert text.count("cuda: skipped (device_unavailable)") == 1
     assert text.count("[1]") == 3
     assert "hold jointly" in text
