@@ -291,9 +291,10 @@ def _named(runs: Sequence[tuple[float, str]]) -> str:
 
 def _hidden_cost_caveat(label: str, shares: Sequence[float], num_runs: int) -> str:
     furthest = max(shares, key=abs)
-    where, why = ("below", _SLOWER) if furthest < 0 else ("above", _FASTER)
     up_to, which = ("up to ", f" in {len(shares)} of {num_runs} runs") if num_runs > 1 else ("", "")
-    return f"{label}: overall {up_to}{_percent(furthest)} {where} its median epoch{which} ({why})"
+    return (
+        f"{label}: overall {up_to}{_percent(furthest)} {'below' if furthest < 0 else 'above'} its median epoch{which}"
+    )
 
 
 def _percent(share: float) -> str:

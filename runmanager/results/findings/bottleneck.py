@@ -278,8 +278,8 @@ def _describe_group(label: str, found: Sequence[Bottleneck], num_runs: int, epoc
         else:
             text = f"{share} of the training epoch {largest.evidence} ({of_wall} of the wall time)"
             gain = f"{in_training} in training, and so {gain} as a whole"
-    few = f" That is of {pluralize(epochs, 'measured epoch')} a run, which may not be typical."
-    return f"{label}{which} ({largest.kind}): {text}{cure}; {gain}.{few if epochs < _FEW_EPOCHS else ''}"
+    few = f", by no more than {pluralize(epochs, 'epoch')} a run" if epochs < _FEW_EPOCHS else ""
+    return f"{label}{which} ({largest.kind}): {text}{cure}; {gain}{few}."
 
 
 def _percent(shares: Sequence[float]) -> str:

@@ -64,7 +64,7 @@ def test_comparison_by_medians_reports_hidden_costs(contents, timed):
     (row,) = compare(sweep, None, CompareOptions(axis="lr")).rows
     assert row["speedup"] == 1.0
     assert row["reason"].endswith(
-        f"; lr=2: overall 50% below its median epoch ({HIDDEN}); by `overall_samples_per_second` the speedup is 0.50"
+        "; lr=2: overall 50% below its median epoch; by `overall_samples_per_second` the speedup is 0.50"
     )
     text = " ".join(answers(result_rows(sweep, None), compare(sweep, None, CompareOptions(axis="lr"))))
     assert "The medians hide slower or faster epochs: see `overall_samples_per_second`." in text
@@ -78,11 +78,11 @@ def test_hidden_costs_of_several_runs_have_their_count_and_maximum(contents, tim
     runs = with_costs(timed, seeds=range(3))
     runs[-1] = (runs[-1][0], timed(STEADY), {})
     (row,) = compare(contents(*runs), None, CompareOptions(axis="lr")).rows
-    assert f"lr=2: overall up to 50% below its median epoch in 2 of 3 runs ({HIDDEN})" in row["reason"]
+    assert "lr=2: overall up to 50% below its median epoch in 2 of 3 runs" in row["reason"]
     runs[-1] = (runs[-1][0], timed([9.0] + [1.0] * 8 + [0.1]), {})
     (row,) = compare(contents(*runs), None, CompareOptions(axis="lr")).rows
     for each in (
-        f"up to 50% below its median epoch in 2 of 3 runs ({HIDDEN})",
+        "up to 50% below its median epoch in 2 of 3 runs",
         "up to 11% above its median epoch in 1",
     ):
         assert f"lr=2: overall {each}" in row["reason"]
@@ -201,7 +201,7 @@ def test_an_outlier_is_far_behind_by_its_spread_and_by_a_tenth(side):
 def test_costs_may_be_hidden_above_the_median_too(contents, timed):
     runs = [({"lr": 1}, timed([9.0] + [1.0] * 9), {}), ({"lr": 2}, timed([9.0] + [1.0] * 8 + [0.1]), {})]
     (row,) = compare(contents(*runs), None, CompareOptions(axis="lr")).rows
-    assert "; lr=2: overall 11% above its median epoch (faster epochs that the median hides)" in row["reason"]
+    assert "; lr=2: overall 11% above its median epoch" in row["reason"]
 
 
 def test_an_unfinished_run_counts_for_its_side_only_where_no_other_has_finished(contents, timed):

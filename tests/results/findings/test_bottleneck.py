@@ -263,6 +263,6 @@ def test_few_measured_epochs_are_named(contents, timed):
         sweep = contents(*((CONFIG | {"device": device}, epochs, {}) for device in ("cpu", "cuda")))
         return bottleneck_notes(match_sides(sweep, None, CompareOptions()))
 
-    few = " That is of {} a run, which may not be typical."
-    assert lines(1) == [line + few.format("1 measured epoch") for line in lines(5)]
-    assert lines(4) == [line + few.format("4 measured epochs") for line in lines(5)] != []
+    few = "{}, by no more than {} a run."
+    assert lines(1) == [few.format(line.removesuffix("."), "1 epoch") for line in lines(5)]
+    assert lines(4) == [few.format(line.removesuffix("."), "4 epochs") for line in lines(5)] != []
