@@ -278,7 +278,7 @@ def _describe_group(label: str, found: Sequence[Bottleneck], num_runs: int, epoc
         else:
             text = f"{share} of the training epoch {largest.evidence} ({of_wall} of the wall time)"
             gain = f"{in_training} in training, and so {gain} as a whole"
-    few = f", by no more than {pluralize(epochs, 'epoch')} a run" if epochs < _FEW_EPOCHS else ""
+    few = f" (only {pluralize(epochs, 'epoch')} a run)" if epochs < _FEW_EPOCHS else ""
     return f"{label}{which} ({largest.kind}): {text}{cure}; {gain}{few}."
 
 

@@ -263,6 +263,6 @@ def test_few_measured_epochs_are_named(contents, timed):
         sweep = contents(*((CONFIG | {"device": device}, epochs, {}) for device in ("cpu", "cuda")))
         return bottleneck_notes(match_sides(sweep, None, CompareOptions()))
 
-    few = "{}, by no more than {} a run."
+    few = "{} (only {} a run)."
     assert lines(1) == [few.format(line.removesuffix("."), "1 epoch") for line in lines(5)]
     assert lines(4) == [few.format(line.removesuffix("."), "4 epochs") for line in lines(5)] != []
