@@ -66,7 +66,8 @@ def best_sentences(best: BestCell) -> list[str]:
     lines.append(f"Next is {best.runner_up.side.label} with {_figure(best.runner_up, best.metric)}.")
     if best.verdict in DIFFERENT:
         reason = f" ({best.reason})" if best.reason else ""
-        lines.append(f"The difference is outside the noise: {_describe_effect(best)}{reason}.")
+        level = "one-sided 95%; `compare` is two-sided"
+        lines.append(f"The difference is outside the noise: {_describe_effect(best)} ({level}){reason}.")
     elif best.verdict == NOT_MEASURED:
         lines.append(f"Whether it is truly behind is not known: {without_contention(best.reason or '')}.")
     lines += [*_describe_rivals(best), *_describe_unmeasured(best)]

@@ -87,7 +87,8 @@ def test_clear_winner_is_outside_the_noise(seeds: Callable[..., SweepContents]) 
     found = find_best(seeds(low=[0.60, 0.61, 0.62], high=[0.90, 0.905, 0.91]), None, **OPTIONS)
     assert found.verdict == "better"
     low = f"{found.effect.estimate.low:.4f}"
-    assert f"The difference is outside the noise: 0.2950, at least {low}." in best_sentences(found)
+    level = "(one-sided 95%; `compare` is two-sided)"
+    assert f"The difference is outside the noise: 0.2950, at least {low} {level}." in best_sentences(found)
 
 
 def test_runner_up_within_the_noise_is_a_rival(seeds: Callable[..., SweepContents]) -> None:
