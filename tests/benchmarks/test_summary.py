@@ -50,7 +50,7 @@ def test_empty_columns_are_left_out_and_read_back() -> None:
     assert text == (
         "| what | ours | budget |\n"
         "| --- | --- | --- |\n"
-        "| a | 1 s | at most 2 s: yes |\n"
+        "| a | 1 s | ≤ 2 s: yes |\n"
         "| b | 2 s | - |\n"
         "\n`python -m some`, 2026-02-03, 3 to 4 rounds, in 1 s, on a machine.\n"
     )
