@@ -5,7 +5,6 @@ from pathlib import Path
 
 from benchmarks.command_line import Settings, run_benchmark
 from benchmarks.interleaving import StoppingRule
-from benchmarks.page import RELIABILITY, write_row
 from benchmarks.processes import run_python
 from benchmarks.rows import Budget, Row, format_megabytes
 
@@ -13,7 +12,6 @@ __all__ = ["measure"]
 
 _NUM_CELLS = (10, 100, 1000)
 _BUDGET = Budget(1.25)
-_MARK = "The driver of a sweep"
 
 
 def measure(settings: Settings) -> list[Row]:
@@ -30,9 +28,6 @@ def measure(settings: Settings) -> list[Row]:
         budget=str(_BUDGET),
         met=_BUDGET.verdict(ratio, ratio, ratio),
     )
-    if settings.writes:
-        peak_text = ", ".join(f"{format_megabytes(peak)} with {number:,} cells" for number, peak in peaks.items())
-        write_row(RELIABILITY, _MARK, (_MARK, f"peaks at {peak_text}", f"`{settings.command}`"))
     return [row]
 
 

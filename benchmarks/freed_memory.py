@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks import tracker_sides
 from benchmarks.command_line import Settings, run_benchmark
 from benchmarks.interleaving import StoppingRule, run_interleaved
-from benchmarks.rows import Row, measurement_row, ratio_row
+from benchmarks.rows import Row, ratio_row
 from benchmarks.side_processes import Side
 from benchmarks.trackers import UNTRACKED
 
@@ -23,7 +23,7 @@ _STOPPING_RULE = StoppingRule(min_rounds=7, max_rounds=7)
 
 
 def measure(settings: Settings) -> list[Row]:
-    """Return the ratio of the defaults to kept memory, and the spread between processes for both."""
+    """Return the ratio of the defaults to kept memory."""
     with tempfile.TemporaryDirectory() as folder:
         second_epoch = partial(_second_epoch, folder=Path(folder))
         contenders = {
@@ -39,11 +39,7 @@ def measure(settings: Settings) -> list[Row]:
         other=seconds["default"],
         inverse=True,
     )
-    return [
-        ratio,
-        measurement_row(f"{_WHAT}, freed memory kept", seconds["kept"]),
-        measurement_row(f"{_WHAT}, C library's defaults", seconds["default"]),
-    ]
+    return [ratio]
 
 
 def _second_epoch(*args: str, folder: Path) -> float:

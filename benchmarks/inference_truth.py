@@ -5,7 +5,7 @@ equal sides, each run timed with three batch sizes, with noise that it has in co
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -153,7 +153,7 @@ LATENCIES = {"lognormal": lognormal, "two modes": two_modes, "pauses that span c
 def comparison_rows(trials: int) -> Iterator[Row]:
     """Yield rows for each kind of latencies and number of runs: how often intervals cover 1, and false verdicts."""
     for (number, (name, draw)), runs in product(enumerate(LATENCIES.items()), (3, 5)):
-        generator = np.random.default_rng([number, runs])
+        generator, found = np.random.default_rng([number, runs]), []
         sweeps = [simulated_sweep(list(_equal_runs(draw, generator, runs))) for _ in range(trials)]
         for quantile in ("p50", "p99"):
             options = CompareOptions(axis="lr", metric=f"latency_{quantile}_seconds")
@@ -161,13 +161,17 @@ def comparison_rows(trials: int) -> Iterator[Row]:
             intervals = [row.effect.estimate for rows in tables for row in rows if row.effect is not None]
             covered = sum(each.low <= 1 <= each.high for each in intervals) / len(intervals)
             false = sum(any(row["verdict"] in DIFFERENT for row in rows) for rows in tables) / trials
-            what = f"{quantile} of equal sides by {runs} runs, {name}"
-            yield _share_row(f"{what}: intervals that cover 1", covered, Budget(0.93, is_minimum=True, format=_SHARE))
-            yield _share_row(f"{what}: tables with a false verdict", false, Budget(0.06, format=_SHARE))
+            found.append((covered, false))
+        covered_shares, false_shares = zip(*found, strict=True)
+        what = f"{name}, {runs} runs"
+        yield _share_row(f"{what}: p50 and p99 cover 1", covered_shares, Budget(0.93, is_minimum=True, format=_SHARE))
+        yield _share_row(f"{what}: false verdicts", false_shares, Budget(0.06, format=_SHARE))
 
 
-def _share_row(what: str, share: float, budget: Budget) -> Row:
-    return Row(what, _SHARE(share), budget=str(budget), met=budget.verdict(share, share, share))
+def _share_row(what: str, shares: Sequence[float], budget: Budget) -> Row:
+    """Return a row with the shares of each quantile, of which the worst one has to meet the budget."""
+    worst = min(shares) if budget.is_minimum else max(shares)
+    return Row(what, ", ".join(map(_SHARE, shares)), budget=str(budget), met=budget.verdict(worst, worst, worst))
 
 
 def _equal_runs(draw: Draw, generator: np.random.Generator, runs: int) -> Iterator[StoredRun]:

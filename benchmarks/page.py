@@ -12,20 +12,17 @@ from benchmarks.rows import SHORT_HEADING, Row, heading_lines, parse_rows, table
 __all__ = [
     "BENCHMARKS",
     "MEASUREMENT",
-    "RELIABILITY",
     "describe_machine",
     "load_average",
     "read_rows",
     "section",
     "source_line",
-    "write_row",
     "write_section",
 ]
 
 _DOCS = Path(__file__).resolve().parents[1] / "docs"
 BENCHMARKS = _DOCS / "benchmarks.md"
 MEASUREMENT = _DOCS / "measurement_evidence.md"
-RELIABILITY = _DOCS / "reliability.md"
 
 
 def describe_machine(device: str = "cpu") -> str:
@@ -81,16 +78,8 @@ def write_section(page: Path, name: str, text: str) -> None:
     """
     for letter, machine in re.findall(r"^- \*\*machine (\w+)\*\*: (.+)$", page.read_text(), re.MULTILINE):
         text = text.replace(f", on {machine}.\n", f", on machine {letter}.\n")
-    _replace(page, rf"(?<=<!-- begin {re.escape(name)} -->\n).*?(?=<!-- end {re.escape(name)} -->)", text)
-
-
-def write_row(page: Path, mark: str, fields: Sequence[str]) -> None:
-    """Replace the table row whose first field starts with `mark`. Raises `RuntimeError` if no such row exists."""
-    _replace(page, rf"^\| {re.escape(mark)}[^\n]*$", table_line(fields))
-
-
-def _replace(page: Path, pattern: str, text: str) -> None:
+    pattern = rf"(?<=<!-- begin {re.escape(name)} -->\n).*?(?=<!-- end {re.escape(name)} -->)"
     new, count = re.subn(pattern, lambda _: text, page.read_text(), count=1, flags=re.DOTALL | re.MULTILINE)
     if not count:
-        raise RuntimeError(f"{page} must match {pattern}, got no match; add the markers or the row.")
+        raise RuntimeError(f"{page} must match {pattern}, got no match; add the markers.")
     page.write_text(new)

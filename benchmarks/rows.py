@@ -1,6 +1,6 @@
 """Rows of benchmark tables: both sides, their ratio, and whether it meets the budget."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -12,6 +12,9 @@ HEADING = ("what", "ours", "other", "ratio (95% interval)", "rounds", "budget", 
 SHORT_HEADING = (*HEADING[:4], "budget")
 """Of tables on the page."""
 _EMPTY = "-"
+_SIGNS = {"at least": "≥", "at most": "≤"}
+"""Of budgets on the page."""
+_WORDS = {sign: word for word, sign in _SIGNS.items()}
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,13 @@ def heading_lines(heading: Sequence[str]) -> list[str]:
 
 def verdict_beside(row: Row) -> str:
     """Return the budget of a row with its verdict, as on the page."""
-    return _EMPTY if row.budget == _EMPTY else f"{row.budget}: {row.met}"
+    return _EMPTY if row.budget == _EMPTY else f"{_replaced(row.budget, _SIGNS)}: {row.met}"
+
+
+def _replaced(text: str, words: Mapping[str, str]) -> str:
+    for word, other in words.items():
+        text = text.replace(word, other)
+    return text
 
 
 def parse_rows(text: str) -> list[Row]:
@@ -76,7 +85,7 @@ def parse_rows(text: str) -> list[Row]:
     names = [each.partition(" ")[0] for each in lines[start]]  # the names of a row's fields
     rows = [dict(zip(names, fields, strict=True)) for fields in lines[start + 1 :] if fields[0] != "---"]
     for fields in rows:
-        budget, beside, met = fields.get("budget", _EMPTY).partition(": ")
+        budget, beside, met = _replaced(fields.get("budget", _EMPTY), _WORDS).partition(": ")
         fields |= {"budget": budget, "met": met} if beside else {}
     return [Row(**fields) for fields in rows]
 

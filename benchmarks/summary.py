@@ -33,8 +33,7 @@ def _notes(rows: Mapping[str, Sequence[Row]]) -> Iterator[str]:
     for name, found in rows.items():
         for row in found:
             if row.met.startswith("no"):
-                measured = row.ours if row.ratio == "-" else row.ratio
-                yield f"- {_NAMES[row.met]}: {row.what}, {measured}, {row.budget} (`{name}`)"
+                yield f"- {_NAMES[row.met]}: {row.what} (`{name}`)"
         if not found and name != _NAME:
             yield f"- not measured yet: `{name}`"
 

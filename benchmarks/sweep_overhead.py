@@ -13,7 +13,6 @@ from pathlib import Path
 
 from benchmarks.command_line import Settings, run_benchmark
 from benchmarks.interleaving import StoppingRule, run_interleaved
-from benchmarks.page import RELIABILITY, write_row
 from benchmarks.processes import run_python
 from benchmarks.rows import Budget, Row, ratio_row
 from runmanager.records.files.paths import SweepPaths
@@ -40,7 +39,6 @@ _SMALL_APPLICATION = {
 }
 _SMALL_BUDGETS = {"two workers": Budget(1.8, is_minimum=True), "one worker": Budget(1, is_minimum=True)}
 _BUDGETS = {"two workers": Budget(4, is_minimum=True), "one worker": Budget(2.5, is_minimum=True)}
-_MARK = f"{NUM_CELLS} cells of a task that returns immediately"
 _STOPPING_RULE = StoppingRule(min_rounds=5, max_rounds=8, max_seconds=240, half_width=0.05)
 
 
@@ -54,8 +52,6 @@ def measure(settings: Settings) -> list[Row]:
         ours = _measured(settings, folder, "instant_application", _OURS, num_cells=NUM_CELLS)
         small = _measured(few, folder, "small_application", _SMALL_APPLICATION, num_cells=_NUM_SMALL_APPLICATION_CELLS)
     rows = _rows(f"{NUM_CELLS} cells, our application", ours, _BUDGETS)
-    if settings.writes:
-        write_row(RELIABILITY, _MARK, _reliability_fields(rows, settings.command))
     small_mark = f"{_NUM_SMALL_APPLICATION_CELLS} cells, a plain Hydra application"
     return [*rows, *_rows(small_mark, small, _SMALL_BUDGETS)]
 
@@ -99,15 +95,6 @@ def _rows(what: str, seconds: Mapping[str, list[float]], budgets: Mapping[str, B
         for name in seconds
         if name != _BASIC
     ]
-
-
-def _reliability_fields(rows: list[Row], command: str) -> tuple[str, str, str]:
-    two, one = rows
-    text = (
-        f"one process per cell takes {two.ours} with two workers and {one.ours} with one; Hydra's basic launcher, "
-        f"all in one process, {two.other}: {two.ratio} and {one.ratio} times as long"
-    )
-    return f"{_MARK}, our application", text, f"`{command}`"
 
 
 if __name__ == "__main__":

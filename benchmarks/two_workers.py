@@ -12,7 +12,6 @@ from pathlib import Path
 
 from benchmarks.command_line import Settings, run_benchmark
 from benchmarks.interleaving import StoppingRule, run_interleaved
-from benchmarks.page import RELIABILITY, write_row
 from benchmarks.processes import run_python
 from benchmarks.rows import Budget, Row, ratio_row
 from runmanager.records.files.paths import SweepPaths
@@ -23,7 +22,6 @@ __all__ = ["measure"]
 
 _TRAINING = ("dataset=fake", "dataset.size=10000", "dataset.in_shape=[1,28,28]", "batch_size=1000", "epochs=3")
 _BUDGET = Budget(1.15)
-_MARK = "Two CPU runs on two cores"
 _STOPPING_RULE = StoppingRule(min_rounds=6, max_rounds=12, max_seconds=60, half_width=0.05)
 
 
@@ -32,12 +30,12 @@ def measure(settings: Settings) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         contenders = {f"{workers}": partial(_span_seconds, Path(folder), workers) for workers in (1, 2)}
         seconds = run_interleaved(contenders, stopping_rule=settings.stopping_rule, seed=settings.seed)
-    row, ratio = ratio_row(
-        f"{_MARK}: concurrent / one after the other", ours=seconds["2"], other=seconds["1"], budget=_BUDGET
+    row, _ = ratio_row(
+        "Two CPU runs on two cores: concurrent / one after the other",
+        ours=seconds["2"],
+        other=seconds["1"],
+        budget=_BUDGET,
     )
-    if settings.writes:
-        text = f"run concurrently, they take {ratio} times as long as one after the other ({ratio.rounds} rounds)"
-        write_row(RELIABILITY, _MARK, (_MARK, text, f"`{settings.command}`"))
     return [row]
 
 

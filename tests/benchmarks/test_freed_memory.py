@@ -8,12 +8,8 @@ from benchmarks.interleaving import StoppingRule
 
 
 @pytest.mark.release
-def test_both_variants_have_a_row_and_are_compared() -> None:
+def test_both_variants_are_compared() -> None:
     rows = measure(Settings(StoppingRule(min_rounds=1, max_rounds=1), 0, False, "a command"))
-    compared, kept, default = rows
+    (compared,) = rows
     assert compared.what.endswith("C library's defaults / freed memory kept")
-    assert (kept.what.rpartition(", ")[2], default.what.rpartition(", ")[2]) == (
-        "freed memory kept",
-        "C library's defaults",
-    )
-    assert kept.ours.startswith(compared.ours) and default.ours.startswith(compared.other)
+    assert compared.ours.endswith("s") and compared.other.endswith("s")

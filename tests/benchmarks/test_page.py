@@ -69,15 +69,6 @@ def test_a_machine_that_the_page_lists_is_named_by_its_letter(tmp_path: Path) ->
         assert f"<!-- begin a -->\n`python -m a`, 2026-02-03, on {named}.\n<!-- end a -->" in path.read_text()
 
 
-def test_a_row_is_replaced_in_its_table(tmp_path: Path) -> None:
-    path = tmp_path / "page.md"
-    path.write_text("| what | seen |\n| --- | --- |\n| Kills | none |\n| Two runs | old |\n\nMore.\n")
-    page.write_row(path, "Two runs", ("Two runs", r"new \1"))
-    assert path.read_text() == ("| what | seen |\n| --- | --- |\n| Kills | none |\n| Two runs | new \\1 |\n\nMore.\n")
-    with pytest.raises(RuntimeError, match="must match"):
-        page.write_row(path, "Three runs", ("Three runs", "new"))
-
-
 def test_command_measures_prints_and_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,6 +111,3 @@ def test_documents_have_all_markers_that_scripts_write_to() -> None:
     for name in ("phase_truth", "warmup_truth", "compare_truth", "paired_truth"):
         assert f"<!-- begin {name} -->\n" in page.MEASUREMENT.read_text()
         assert f"<!-- end {name} -->" in page.MEASUREMENT.read_text()
-    reliability = page.RELIABILITY.read_text()
-    for mark in ("200 cells of a task", "Two CPU runs", "The driver of a sweep"):
-        assert f"\n| {mark}" in reliability

@@ -80,7 +80,7 @@ def row(name: str, target: Target, found: Fuzzed) -> str:
     """Return a target's row of the table."""
     total = len(list(corpus_folder(name).glob("*")))
     mended = total - found.open - found.new
-    return f"| {target.parser} | {found.executions:,} | {found.seconds:.0f} | {total} | {mended} |"
+    return f"| {target.parser} | {found.executions:,} | {total if mended == total else f'{total}, {mended} mended'} |"
 
 
 def main() -> None:

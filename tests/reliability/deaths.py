@@ -121,7 +121,12 @@ class Seen:
         return is_truthful and self.num_finished == 3 and self.status == 1
 
     def in_words(self) -> str:
-        """Describe the result for a cell of the page: finished cells, states of the others, end of the command."""
+        """Describe the result for a cell of the page: the state of the dead cell, and what else was not as usual.
+
+        Usually the three others finish, and the command ends with status 1.
+        """
+        if self.num_finished == len(FINE) and self.status == 1:
+            return _state(self.states[self.death.way])
         others = Counter(self.states[way] for way in FINE if self.states[way] != ("finished", None))
         states = [
             _state(self.states[self.death.way]),
@@ -136,7 +141,7 @@ class Seen:
 
 
 def _state(state: tuple[str, str | None]) -> str:
-    return f"`{state[0]}`" + (f" (`{state[1]}`)" if state[1] else "")
+    return f"`{state[0]} ({state[1]})`" if state[1] else f"`{state[0]}`"
 
 
 def try_death(
@@ -242,16 +247,18 @@ _COMMAND = "`python tests/reliability/deaths.py`"
 def summary(rows: Sequence[str]) -> str:
     """Return the summary row of all deaths, made of their rows on the page."""
     columns = zip(*(line.strip("| ").split(" | ")[1:] for line in rows), strict=True)
-    parts = []
+    launchers: dict[str, list[str]] = {}
     for launcher, cells in zip(LAUNCHERS.values(), columns, strict=True):
         if NOT_MEASURED in cells:
-            parts.append(f"`{launcher.name}`: {NOT_MEASURED}")
+            result = NOT_MEASURED
         elif launcher.is_ours:
             kept = sum(cell == _promised(death) for cell, death in zip(cells, DEATHS.values(), strict=True))
-            parts.append(f"`{launcher.name}`: {kept} of {len(cells)} times 3 finished and 1 truthful, status 1")
+            result = f"{kept} of {len(cells)} times 3 finished and 1 truthful, status 1"
         else:
-            whole = sum(cell.startswith("3 finished;") for cell in cells)
-            parts.append(f"`{launcher.name}`: {whole} of {len(cells)} times 3 finished")
+            whole = sum(cell.startswith("3 finished;") or ";" not in cell for cell in cells)
+            result = f"{whole} of {len(cells)} times 3 finished"
+        launchers.setdefault(result, []).append(f"`{launcher.name}`")
+    parts = [f"{', '.join(names)}: {result}" for result, names in launchers.items()]
     return f"| {SUMMARY} | {'; '.join(parts)} ([each](#eight-ways-to-die)) | {_COMMAND} |"
 
 

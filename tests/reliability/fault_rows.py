@@ -36,7 +36,7 @@ class Fault:
     told: str
 
 
-_ROOM = "one line names the file and the disk; the run is `failed`, or `crashed` if that could not be written either"
+_ROOM = "one line names file and disk; the run is `failed` or `crashed`"
 _MOVED = "one line: the folder must stay in its place; status 1"
 FAULTS: Mapping[str, Fault] = {
     "power cut": Fault(

@@ -19,25 +19,16 @@ SUMMARY = "The same 8 ways, in a Hydra application and a script that never impor
 NAMES = {
     (program.name, launcher): f"{program.name}, `{launcher}`" for program in (APPLICATION, SCRIPT) for launcher in _OURS
 }
-"""Beginnings of the rows in docs/reliability.md, by program and launcher."""
-
-
-def row(name: str, seen: Mapping[str, Seen]) -> str:
-    """Return the row of a program under a launcher; `seen` has its deaths by way."""
-    return f"| {name} | {' | '.join(seen[way].in_words() if way in seen else NOT_MEASURED for way in DEATHS)} |"
+"""Names by program and launcher."""
 
 
 def summary(seen: Mapping[tuple[str, str], Mapping[str, Seen]]) -> str:
-    """Return the summary row of all programs and launchers."""
-    parts = []
-    for key, name in NAMES.items():
-        deaths = seen.get(key, {}).values()
-        kept = sum(each.is_as_promised for each in deaths)
-        is_whole = len(deaths) == len(DEATHS)
-        promised = f"{kept} of {len(DEATHS)} times 3 finished and 1 truthful, status 1"
-        parts.append(f"{name}: {promised if is_whole else NOT_MEASURED}")
-    where = "([each](#eight-ways-to-die-in-other-programs))"
-    return f"| {SUMMARY} | {'; '.join(parts)} {where} | `python tests/reliability/program_deaths.py` |"
+    """Return the row of all programs and launchers on the page."""
+    whole = {key: seen[key].values() for key in NAMES if len(seen.get(key, {})) == len(DEATHS)}
+    kept = sum(each.is_as_promised for deaths in whole.values() for each in deaths)
+    parts = [f"{kept} of {len(whole) * len(DEATHS)} times 3 finished and 1 truthful, status 1"] if whole else []
+    parts += [f"{name}: {NOT_MEASURED}" for key, name in NAMES.items() if key not in whole]
+    return f"| {SUMMARY} | {'; '.join(parts)} | `python tests/reliability/program_deaths.py` |"
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -61,9 +52,6 @@ def main(words: Sequence[str] | None = None) -> int:
                 found = try_death(folder, LAUNCHERS[launcher], death, program=program, variables=variables)
                 of_column[death.way] = found
                 print(f"{NAMES[program.name, launcher]}: {death.words}: {_described(found)}", flush=True)
-    for key, name in NAMES.items():
-        if options.write:
-            write_row(options.write, rf"{re.escape(name)} \|", row(name, seen.get(key, {})))
     print(summary(seen))
     if options.write:
         write_row(options.write, rf"{re.escape(SUMMARY)} \|", summary(seen))

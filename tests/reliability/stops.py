@@ -110,7 +110,10 @@ class Stopped:
     def in_words(self) -> str:
         """Describe the result for a cell of the page."""
         kept = len(self.states) - len(self.untrue)
-        return f"{kept} of {len(self.states)} true; status {self.status}; then {len(self.again)} finished"
+        status = "" if self.status == self.promised_status else f"; status {self.status}"
+        finished = sum(state == FINISHED for state in self.again.values())
+        again = "" if finished == len(self.states) else f"; then {finished} finished"
+        return f"{kept} of {len(self.states)}{status}{again}"
 
 
 def try_stop(
@@ -183,7 +186,7 @@ def _way(run: str, ways: Mapping[str, State]) -> str:
 def row(how: How, seen: Mapping[str, Stopped]) -> str:
     """Return the row of a stop on the page; `seen` has its results by column."""
     cells = [seen[each.words].in_words() if each.words in seen else NOT_MEASURED for each in COLUMNS]
-    return f"| {how.words} | {' | '.join(cells)} |"
+    return f"| {how.words} | {how.status} | {' | '.join(cells)} |"
 
 
 def main(words: Sequence[str] | None = None) -> int:

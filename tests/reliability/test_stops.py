@@ -87,6 +87,6 @@ def _output(program: str, words: Sequence[str]) -> str:
 
 def test_every_row_is_on_the_page(stops: Any, deaths: ModuleType) -> None:
     lines = (deaths.ROOT / "docs" / "reliability.md").read_text().splitlines()
-    assert f"| how they are stopped | {' | '.join(each.words for each in stops.COLUMNS)} |" in lines
+    assert f"| how they are stopped | status | {' | '.join(each.words for each in stops.COLUMNS)} |" in lines
     for how in stops.HOWS.values():
         assert sum(line.startswith(f"| {how.words} |") for line in lines) == 1, how.words
