@@ -15,6 +15,8 @@ from benchmarks.gpu_profile import Span, busy_seconds
 from benchmarks.mnist_files import MnistFiles
 from runmanager.errors import UsageError
 
+from ..gpu.test_sharing import output
+
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "gpu.sh"
 REHEARSED = {"DEVICE": "cpu", "SMALL": "1"}
 
@@ -79,6 +81,13 @@ def test_the_same_command_goes_on_with_what_has_not_ended_well(tmp_path: Path) -
 def test_a_part_starts_only_if_its_time_is_left(tmp_path: Path) -> None:
     run_script(tmp_path, PYTHON="true", SECONDS_IN_ALL="30", PARTS="data tutorial", **REHEARSED)
     assert summary(tmp_path) == {"data": "ok", "tutorial": "not started: out of time"}
+
+
+def test_programs_of_the_checks_find_the_unpacked_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "carried.py").write_text("")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    assert output(tmp_path, "import carried, runmanager; print(carried.__name__)") == "carried\n"
 
 
 def test_what_the_machine_lacks_is_said_before_anything_runs() -> None:
