@@ -6,7 +6,7 @@
 #   benchmarks/gpu.sh [RESULTS]                    RESULTS defaults to ./gpu-results
 #   WHEELS=DIR benchmarks/gpu.sh                   another folder of wheels than ./gpu-wheels
 #   DEVICE=cpu SMALL=1 benchmarks/gpu.sh           a rehearsal; its results are marked, and no page is written from them
-#   PARTS="facts data epoch" benchmarks/gpu.sh     only these parts, also those that have ended well
+#   PARTS="facts data epoch" benchmarks/gpu.sh     only these parts, also those that have ended well; `data` with most
 #   PYTHON=python3.12 SECONDS_IN_ALL=530           the Python to use; the time limit of the whole command
 #   COMMIT=$(git rev-parse HEAD)                   the commit, for a machine without the git history
 #

@@ -1,6 +1,7 @@
 """GPU measurements: parts are independent, a rehearsal is marked, and the page shows the results."""
 
 import os
+import re
 import subprocess
 import tarfile
 from pathlib import Path
@@ -17,7 +18,8 @@ from runmanager.errors import UsageError
 
 from ..gpu.test_sharing import output
 
-SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "gpu.sh"
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "benchmarks" / "gpu.sh"
 REHEARSED = {"DEVICE": "cpu", "SMALL": "1"}
 
 
@@ -64,6 +66,19 @@ def python(folder: Path, cases: str) -> Path:
     made.write_text(f'#!/bin/sh\ncase "$*" in {cases} esac\n')
     made.chmod(0o755)
     return made
+
+
+def test_the_documents_name_tests_and_parts_that_exist() -> None:
+    rows = (ROOT / "docs" / "benchmarks.md").read_text().partition("## On a GPU")[2].splitlines()
+    questions, shown = (
+        [row.split("|") for row in rows if row.startswith("| ") and row.count("|") == columns] for columns in (3, 5)
+    )
+    for _, _, parts, _ in questions[2:]:
+        assert all(f"\npart {name} " in SCRIPT.read_text() for name in re.findall("`(.*?)`", parts)), parts
+    for _, _, tests, *_ in shown[2:]:
+        path, *names = re.findall("`(.*?)`", tests)
+        assert names and all(f"def {name}(" in (ROOT / "tests" / path).read_text() for name in names), tests
+    assert len(questions) > 10 and len(shown) > 10
 
 
 def test_the_same_command_goes_on_with_what_has_not_ended_well(tmp_path: Path) -> None:
