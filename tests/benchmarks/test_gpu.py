@@ -1,20 +1,24 @@
 """GPU measurements: parts are independent, a rehearsal is marked, and the page shows the results."""
 
+import itertools
 import os
 import re
 import subprocess
 import tarfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
-from benchmarks import gpu_profile
+from benchmarks import gpu_meters, gpu_profile
 from benchmarks.gpu_meters import step_seconds
 from benchmarks.gpu_needs import lacking
 from benchmarks.gpu_page import GpuResults, page, write_page
 from benchmarks.gpu_profile import Span, busy_seconds
 from benchmarks.mnist_files import MnistFiles
 from runmanager.errors import UsageError
+from runmanager.tracking.monitoring.device_meter import Reading
 
 from ..gpu.test_sharing import output
 
@@ -114,6 +118,22 @@ def test_what_the_machine_lacks_is_said_before_anything_runs() -> None:
 def test_the_steps_of_a_counter_are_those_between_two_changes() -> None:
     values, times = iter([1, 1, 2, 2, 2, 3, 4]), iter(range(100))
     assert step_seconds(lambda: next(values), until=6, now=lambda: next(times)) == [3, 1]
+
+
+def test_the_meters_are_a_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    ticks = itertools.count()
+    energy = SimpleNamespace(joules=lambda: float(next(ticks) // 10))
+    reading = Reading(clock_hertz=1.98e9)
+    meter = SimpleNamespace(energy=energy, read=lambda own: reading)
+    monkeypatch.setattr(gpu_meters, "open_meter", lambda device: meter)
+    monkeypatch.setattr(gpu_meters, "_SECONDS", 0.01)
+    monkeypatch.setattr(gpu_meters, "_SIDE", 8)
+    monkeypatch.setattr(torch, "device", lambda *_: "cpu")
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    gpu_meters.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert "ms, at most" in lines[2] and lines[4] == "| processes on the GPU | unknown |"
+    assert lines[5] == "| the clock after a second of rest | 1,980 MHz, then 1,980 MHz within 0 ms |"
 
 
 @pytest.mark.parametrize(
