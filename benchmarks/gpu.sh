@@ -6,7 +6,7 @@
 #   benchmarks/gpu.sh [RESULTS]                    RESULTS defaults to ./gpu-results
 #   WHEELS=DIR benchmarks/gpu.sh                   another folder of wheels than ./gpu-wheels
 #   DEVICE=cpu SMALL=1 benchmarks/gpu.sh           a rehearsal; its results are marked, and no page is written from them
-#   PARTS="facts data epoch" benchmarks/gpu.sh     only these parts, also those that have ended well
+#   PARTS="facts data epoch" benchmarks/gpu.sh     only these parts, also those that have ended well; `data` with most
 #   PYTHON=python3.12 SECONDS_IN_ALL=530           the Python to use; the time limit of the whole command
 #   COMMIT=$(git rev-parse HEAD)                   the commit, for a machine without the git history
 #
@@ -26,7 +26,7 @@
 #   meters      30   10   steps of the energy counter, the cost of a reading, the clock after rest
 #   devices    120   80   cuda_vs_cpu: 6 runs x 7 epochs x 1.2 s on the CPU, 6 x 4 s on the GPU
 #   crossover  110   70   7 + 14 runs x 2 s; 12 epochs of the largest, 1 TFLOP and 10 updates of 0.7 GB each, 1.5 s on CPU
-#   tracking   110   75   4 rows of 6 rounds of two turns of 1,000 steps (0.7 s), one run each; 15 s of background work
+#   tracking   150  100   6 rows of 5 rounds of two turns of 1,000 steps (0.7 s), one run each; 15 s of background work
 #   epoch      120   70   9 runs of 20 epochs of 10 to 60 ms, and one that compiles for 15 to 60 s
 #   loaders     70   35   7 epochs with a loader, 3 s each, and with the data on the GPU
 #   resnet18    90   60   12 runs of 7 epochs of 4.5 TFLOP (0.2 to 0.5 s)
@@ -286,7 +286,7 @@ part ceilings 45 15
 part meters 30 10
 part devices 120 80
 part crossover 110 70
-part tracking 110 75
+part tracking 150 100
 part epoch 120 70
 part loaders 70 35
 part resnet18 90 60

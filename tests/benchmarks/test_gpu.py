@@ -1,21 +1,29 @@
 """GPU measurements: parts are independent, a rehearsal is marked, and the page shows the results."""
 
+import itertools
 import os
+import re
 import subprocess
 import tarfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
-from benchmarks import gpu_profile
+from benchmarks import gpu_meters, gpu_profile
 from benchmarks.gpu_meters import step_seconds
 from benchmarks.gpu_needs import lacking
 from benchmarks.gpu_page import GpuResults, page, write_page
 from benchmarks.gpu_profile import Span, busy_seconds
 from benchmarks.mnist_files import MnistFiles
 from runmanager.errors import UsageError
+from runmanager.tracking.monitoring.device_meter import Reading
 
-SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "gpu.sh"
+from ..gpu.test_sharing import output
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "benchmarks" / "gpu.sh"
 REHEARSED = {"DEVICE": "cpu", "SMALL": "1"}
 
 
@@ -64,6 +72,19 @@ def python(folder: Path, cases: str) -> Path:
     return made
 
 
+def test_the_documents_name_tests_and_parts_that_exist() -> None:
+    rows = (ROOT / "docs" / "benchmarks.md").read_text().partition("## On a GPU")[2].splitlines()
+    questions, shown = (
+        [row.split("|") for row in rows if row.startswith("| ") and row.count("|") == columns] for columns in (3, 5)
+    )
+    for _, _, parts, _ in questions[2:]:
+        assert all(f"\npart {name} " in SCRIPT.read_text() for name in re.findall("`(.*?)`", parts)), parts
+    for _, _, tests, *_ in shown[2:]:
+        path, *names = re.findall("`(.*?)`", tests)
+        assert names and all(f"def {name}(" in (ROOT / "tests" / path).read_text() for name in names), tests
+    assert len(questions) > 10 and len(shown) > 10
+
+
 def test_the_same_command_goes_on_with_what_has_not_ended_well(tmp_path: Path) -> None:
     results = tmp_path / "results"
     first = str(python(tmp_path, "*tutorial_epoch*) exit 1;; *) exit 0;;"))
@@ -81,6 +102,13 @@ def test_a_part_starts_only_if_its_time_is_left(tmp_path: Path) -> None:
     assert summary(tmp_path) == {"data": "ok", "tutorial": "not started: out of time"}
 
 
+def test_programs_of_the_checks_find_the_unpacked_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "carried.py").write_text("")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    assert output(tmp_path, "import carried, runmanager; print(carried.__name__)") == "carried\n"
+
+
 def test_what_the_machine_lacks_is_said_before_anything_runs() -> None:
     found = list(lacking(["pytest>=8", "pytest>=900", "no-such-package>=1", "absent; python_version < '3'"]))
     assert [each.partition(" (")[0] for each in found] == ["pytest>=900", "no-such-package>=1"]
@@ -90,6 +118,22 @@ def test_what_the_machine_lacks_is_said_before_anything_runs() -> None:
 def test_the_steps_of_a_counter_are_those_between_two_changes() -> None:
     values, times = iter([1, 1, 2, 2, 2, 3, 4]), iter(range(100))
     assert step_seconds(lambda: next(values), until=6, now=lambda: next(times)) == [3, 1]
+
+
+def test_the_meters_are_a_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    ticks = itertools.count()
+    energy = SimpleNamespace(joules=lambda: float(next(ticks) // 10))
+    reading = Reading(clock_hertz=1.98e9)
+    meter = SimpleNamespace(energy=energy, read=lambda own: reading)
+    monkeypatch.setattr(gpu_meters, "open_meter", lambda device: meter)
+    monkeypatch.setattr(gpu_meters, "_SECONDS", 0.01)
+    monkeypatch.setattr(gpu_meters, "_SIDE", 8)
+    monkeypatch.setattr(torch, "device", lambda *_: "cpu")
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    gpu_meters.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert "ms, at most" in lines[2] and lines[4] == "| processes on the GPU | unknown |"
+    assert lines[5] == "| the clock after a second of rest | 1,980 MHz, then 1,980 MHz within 0 ms |"
 
 
 @pytest.mark.parametrize(

@@ -277,7 +277,8 @@ def test_captured_steps_train_like_others(options: Any, precision: Precision) ->
             size = 7 if step % 8 == 7 else 20
             generator = torch.Generator().manual_seed(step)
             images, labels = torch.rand(size, 1, 8, 8, generator=generator), torch.arange(size) % 3
-            found.append(stepper.train(images.to(DEVICE), labels.to(DEVICE))[0])
+            # A copy, as the next replay writes to the same memory.
+            found.append(stepper.train(images.to(DEVICE), labels.to(DEVICE))[0].clone())
             schedule.step()
         losses.append(torch.stack(found))
     # Some kernels add up in varying order, and each step amplifies an error in the last digit.
@@ -334,7 +335,7 @@ def test_captured_steps_draw_the_same_random_numbers_as_others(precision: Precis
         stepper = Stepper(Forward(network, precision=precision), optimizer, scaler=scaler_for(precision, DEVICE))
         if is_graphed:
             stepper.use_graphs(CudaGraphs(DEVICE), num_warmups=2, required=True, notify=print)
-        losses.append(torch.stack([stepper.train(images, labels)[0] for _ in range(12)]))
+        losses.append(torch.stack([stepper.train(images, labels)[0].clone() for _ in range(12)]))
         states.append(torch.cuda.get_rng_state(DEVICE))
     assert torch.allclose(*losses, rtol=1e-3)
     assert torch.equal(*states)

@@ -26,14 +26,18 @@ CELLS = (
 )
 
 
+def variables() -> dict[str, str]:
+    """Return the environment of a process that imports this checkout; PYTHONPATH may hold unpacked wheels."""
+    inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, inherited)])}
+
+
 def rows(folder: Path, *overrides: str) -> list[dict[str, str]]:
     """Run a sweep by a command in `folder`, and return the rows of its results.csv."""
-    inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, inherited)])}
     done = subprocess.run(
         [sys.executable, "-m", "runmanager", "-m", *CELLS, *overrides, "--quiet"],
         cwd=folder,
-        env=variables,
+        env=variables(),
         capture_output=True,
         text=True,
         timeout=DEADLINE_SECONDS,
@@ -82,9 +86,10 @@ def test_a_sweep_of_both_devices_is_compared(tmp_path: Path) -> None:
 
 def output(folder: Path, code: str) -> str:
     """Run a program in `folder`, and return what it printed."""
-    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=DEADLINE_SECONDS)
+    done = subprocess.run(
+        command, cwd=folder, env=variables(), capture_output=True, text=True, timeout=DEADLINE_SECONDS
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -144,8 +149,7 @@ def test_a_run_on_the_second_gpu_takes_no_memory_of_the_first(tmp_path: Path) ->
     before = largest = nvml.nvmlDeviceGetMemoryInfo(first).used
     words = [*CELLS[:3], "epochs=30", "device=cuda:1"]
     code = f"from benchmarks.our_training import *; from pathlib import Path; train(compose_cell({words}), Path('.'))"
-    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, env=variables) as process:
+    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, env=variables()) as process:
         while process.poll() is None:
             largest = max(largest, nvml.nvmlDeviceGetMemoryInfo(first).used)
             time.sleep(0.1)

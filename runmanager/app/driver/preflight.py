@@ -99,12 +99,11 @@ def predict_skipped(
     if missing and needs_all:
         raise ConfigurationError(missing.values())
 
-    def is_skipped(cell: Cell) -> bool:
-        return cell.device in missing if finds_devices else is_device_missing(cell.device)
-
+    # Once for each device, as a host may have to ask `nvidia-smi`, which takes up to seconds.
+    lacking: Container[str] = missing if finds_devices else {name for name in devices if is_device_missing(name)}
     return [
         replace(each, action=Action.SKIP, why=f"no {each.cell.device} here")
-        if each.is_to_run and is_skipped(each.cell)
+        if each.is_to_run and each.cell.device in lacking
         else each
         for each in plan
     ]

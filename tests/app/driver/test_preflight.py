@@ -2,9 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from runmanager.app.driver import preflight
+from runmanager.launching.plan import Action, Cell, PlannedRun
+from runmanager.records.files.paths import SweepPaths
 
 CLOSED = "http://127.0.0.1:9"
 OFFLINE = {"http_proxy": CLOSED, "https_proxy": CLOSED, "HTTP_PROXY": CLOSED, "HTTPS_PROXY": CLOSED}
@@ -132,3 +137,21 @@ def test_a_dry_run_downloads_nothing(
     assert done.status == 0, done.err
     assert "1 cell: 1 start" in done.out and not list(tmp_path.iterdir())
     assert f"mnist is not in {tmp_path}/new/MNIST/raw: a run downloads it first (about 12 MB)" in done.err
+
+
+def test_the_host_is_asked_once_for_each_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str | None] = []
+
+    def is_missing(device: str | None) -> bool:
+        asked.append(device)
+        return device == "cuda"
+
+    monkeypatch.setattr(preflight, "is_device_missing", is_missing)
+    launcher: Any = SimpleNamespace(require_gpus=list, traits=frozenset())
+    cells = [
+        Cell(f"{device}{n}", f"{device}{n}", {}, (), device=device) for n in range(50) for device in ("cpu", "cuda")
+    ]
+    plan = [PlannedRun(cell, Action.START, "new", SweepPaths(tmp_path).run(cell.name)) for cell in cells]
+    found = preflight.predict_skipped(launcher, plan, can=(), needs_all=False)
+    assert asked == ["cpu", "cuda"]
+    assert [run.action for run in found] == [Action.START, Action.SKIP] * 50 and found[1].why == "no cuda here"

@@ -15,7 +15,7 @@ from torch import nn
 
 from runmanager.errors import ConfigurationError
 from runmanager.training.options.groups import AdamOptions, CnnOptions, ConstantOptions, OneCycleOptions, SgdOptions
-from runmanager.training.options.job import TrainingOptions
+from runmanager.training.options.job import Precision, TrainingOptions
 from runmanager.training.step import cuda_graphs as graphs
 from runmanager.training.step.amp import CountingScaler
 from runmanager.training.step.cuda_graphs import CudaGraphs, graph_device
@@ -320,3 +320,14 @@ def test_a_replay_copies_none_of_its_results():
     images, labels = torch.rand(BATCH, 5), torch.zeros(BATCH, dtype=torch.int64)
     first, second = (stepper.train(images, labels) for _ in range(2))
     assert [each.data_ptr() for each in first] == [each.data_ptr() for each in second]
+
+
+def test_the_checks_for_a_gpu_hold_for_a_device_that_imitates_one(monkeypatch):
+    from ...gpu import test_cuda_runs as checks
+
+    use_graphs = Stepper.use_graphs
+    monkeypatch.setattr(checks, "DEVICE", torch.device("cpu"))
+    monkeypatch.setattr(checks, "IS_CUDA", False)
+    monkeypatch.setattr(checks, "CudaGraphs", lambda device: None)
+    monkeypatch.setattr(Stepper, "use_graphs", lambda self, _, **how: use_graphs(self, CpuGraphDevice(self), **how))
+    checks.test_captured_steps_train_like_others(AdamOptions(), Precision.FP32)
