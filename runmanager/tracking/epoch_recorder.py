@@ -13,7 +13,7 @@ from runmanager.records.run.run_record import PHASES, EpochRecord, counted_word
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.text import pluralize
 from runmanager.tracking.checkpoint.checkpoint_file import CheckpointError
-from runmanager.tracking.device.devices import device_in_use, device_of, is_same_device
+from runmanager.tracking.device.devices import device_in_use, device_of, indexed, is_same_device
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 from runmanager.tracking.epoch_part import EpochPart, LoggedState
@@ -95,7 +95,8 @@ class EpochRecorder:
         self.num_steps = 0
         self._clock = clock
         self._folder = folder
-        self.device = device
+        self.device = indexed(device)
+        self._named = device  # without an index until the program has shown which one it uses
         self._keeps_place = keeps_place
         self._ranks = ranks
         self._batches_to: torch.device | None = device
@@ -127,8 +128,8 @@ class EpochRecorder:
         self._optimizer, self._checkpointer = optimizer, checkpointer
         if network is not None:
             there = device_of(network)
-            is_of_kind = self.device.index is None and there is not None and there.type == self.device.type
-            self.network = network if self._keeps_place else network.to(there if is_of_kind else self.device)
+            is_of_kind = self._named.index is None and there is not None and there.type == self._named.type
+            self.network = network if self._keeps_place else network.to(there if is_of_kind else self._named)
         elif self._keeps_place:
             self._batches_to = None
         self.follow_device()
@@ -144,15 +145,15 @@ class EpochRecorder:
         settings name another.
         """
         found = device_of(self.network)
-        if found is None and (self._keeps_place or self.device.index is None):
+        if found is None and (self._keeps_place or self._named.index is None):
             found = device_in_use()
         if found is None or found.type == "cpu" or is_same_device(found, self.device):
             return False
         if not self._keeps_place and found.type != self.device.type:
             if self.network is None:
                 return False  # the program may use it for something else
-            self._notes.note_deviation(f"device is {self.device} in the settings, and the network was moved to {found}")
-        self.device = self._sinks.device = found
+            self._notes.note_deviation(f"device is {self._named} in the settings, and the network was moved to {found}")
+        self.device = self._named = self._sinks.device = found
         if self._batches_to is not None:
             self._batches_to = found
         self._measurements.use(found)

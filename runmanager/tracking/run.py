@@ -16,7 +16,7 @@ from runmanager.records.run.status import Outcome, judge
 from runmanager.records.storage.run_end import end_own_run
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.signals import sigchld_ignored
-from runmanager.tracking.device.devices import peak_memory
+from runmanager.tracking.device.devices import indexed, peak_memory
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_metrics.logged_metrics import whole_number
 from runmanager.tracking.epoch_recorder import EpochRecorder
@@ -89,15 +89,16 @@ class ActiveRun(LoopCalls, JobCalls):
         self._stop_policy = StopPolicy(options.early_stop)
         self._directions = RunDirections(folder)
         self._notes = RunNotes(folder)
-        self._sinks = RunSinks(sinks, self._notes, folder, device)
+        current = indexed(device)
+        self._sinks = RunSinks(sinks, self._notes, folder, current)
         source = options.turns
         self._turns = None if source is None else RunTurns(source, folder.paths.turns, self._stop_policy)
-        timer = PhaseTimer(clock_for(device))
+        timer = PhaseTimer(clock_for(current))
         self._clock = RunClock(timer, self._turns)
         # The runs that it takes turns with are not outside load: all of them are children of one process.
         family = (source.family or os.getppid()) if source else None
         self._measurements = RunMeasurements(
-            device, family=family, is_built_in=options.is_built_in, flop_per_sample=options.flop_per_sample
+            current, family=family, is_built_in=options.is_built_in, flop_per_sample=options.flop_per_sample
         )
         self._heartbeat = Heartbeat(
             folder.heartbeat, each_beat=self._measurements.sample, shows_progress_only=folder.is_supervised

@@ -24,9 +24,6 @@ class Timeline:
         self.now = 0.0
         self.num_waits = 0
 
-    def begin(self) -> None:
-        self.synchronize()
-
     def synchronize(self) -> None:
         self.num_waits += 1
 

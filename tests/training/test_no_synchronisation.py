@@ -26,9 +26,6 @@ class CountingClock:
         self.waits = 0
         self.marks = 0
 
-    def begin(self) -> None:
-        self.synchronize()
-
     def synchronize(self) -> None:
         self.waits += 1
 

@@ -58,6 +58,14 @@ def is_same_device(one: torch.device, other: torch.device) -> bool:
     return one.type == other.type and (one.type == "cpu" or _index(one) == _index(other))
 
 
+def indexed(device: torch.device) -> torch.device:
+    """Return a device with its index, by default that of the current one of its kind; a program may change that one.
+
+    Devices without several of their kind have none.
+    """
+    return device if device.type in ("cpu", "mps") else torch.device(device.type, _index(device))
+
+
 def _index(device: torch.device) -> int:
     if device.index is not None:
         return device.index

@@ -26,10 +26,6 @@ _STEP = (*TRAINING_PHASES, TRAINING)
 class Clock(Protocol):
     """A timeline that can be marked without waiting."""
 
-    def begin(self) -> None:
-        """Wait as `synchronize` does; no later mark is compared with an earlier one."""
-        ...
-
     def synchronize(self) -> None:
         """Wait until every mark has passed."""
         ...
@@ -61,9 +57,6 @@ class Clock(Protocol):
 class HostClock:
     """The CPU's timeline: `time.perf_counter_ns`."""
 
-    def begin(self) -> None:
-        pass
-
     def synchronize(self) -> None:
         pass
 
@@ -86,9 +79,6 @@ class HostClock:
 class EventClock:
     """An accelerator's timeline: events in its current stream.
 
-    A device without an index is the one that was current at `begin`: events of two devices have no time between them,
-    and a program may make another one current in between, as to evaluate there.
-
     Events are reused: making one costs as much as recording it, and a step of small kernels has three. Apple's are
     not: PyTorch keeps them itself, and resets them as they are made. They have the time at which the host was told, by
     a thread for each, so of two without work in between the second may be the first by some microseconds: no time.
@@ -97,25 +87,20 @@ class EventClock:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._is_of_apple = device.type == "mps"
-        self._is_current = device.index is None and not self._is_of_apple
         self._unused: list[torch.Event] = []
-
-    def begin(self) -> None:
-        if self._is_current:
-            self._device = torch.device(self._device.type, torch.accelerator.current_device_index())
-        self.synchronize()
 
     def synchronize(self) -> None:
         synchronize(self._device)
 
     def mark(self) -> torch.Event:
+        # Without an index it is the stream of the current device.
         stream = () if self._device.index is None else (torch.accelerator.current_stream(self._device),)
         if self._unused:
             event = self._unused.pop()
             try:
                 event.record(*stream)
                 return event
-            except RuntimeError:  # of the device before `begin`: an event belongs to that of its first record
+            except RuntimeError:  # another device is current by now, and an event belongs to that of its first record
                 self._unused.clear()
         event = torch.Event(device=self._device, enable_timing=True)
         event.record(*stream)
@@ -179,7 +164,7 @@ class PhaseTimer:
 
     def start(self) -> None:
         """Wait for the device, and begin at zero."""
-        self._clock.begin()
+        self._clock.synchronize()
         if self._last is not None:
             self._clock.release(self._last)
         self._pending.clear()

@@ -127,6 +127,28 @@ def test_a_network_on_another_gpu_of_its_kind_stays_there_as_a_whole(
             assert network.moves == (moved_to,) and active.device == SECOND
 
 
+@pytest.mark.parametrize("used", [torch.device("cuda:0"), SECOND])
+def test_a_run_is_measured_on_the_gpu_of_its_network_whichever_is_current(
+    tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch, used: torch.device, only_run: OnlyRun
+) -> None:
+    current = 0
+    monkeypatch.setattr("runmanager.tracking.manager.resolve_device", torch.device)
+    monkeypatch.setattr("runmanager.tracking.manager.capture_environment", lambda device, code: Environment())
+    monkeypatch.setattr(
+        "runmanager.tracking.device.devices._index", lambda device: current if device.index is None else device.index
+    )
+    machine.used = used
+    begun = RunManager(tmp_path / "sweep", console=False).run({"device": "cuda"}, Placed(2, 2), [])
+    current = used.index
+    with begun as active:
+        for epoch in active.epochs(3):
+            machine.pass_by(used, 10.0)
+            epoch.track(1.0, samples=100)
+            current = 1 - current  # as to evaluate there
+    assert active.device == used and [epoch.epoch_seconds for epoch in only_run().epochs] == [10.0] * 3
+    assert only_run().record.environment.device_name == ("the GPU 1" if used == SECOND else None)
+
+
 def test_devices_in_use_are_those_with_memory_the_one_with_the_most_first(monkeypatch: pytest.MonkeyPatch) -> None:
     peaks = {0: 0, 1: 7, 2: 9}
     gpus = SimpleNamespace(

@@ -22,9 +22,6 @@ class FakeClock:
         self._lag = lag
         self._has_waited = False
 
-    def begin(self) -> None:
-        self.synchronize()
-
     def synchronize(self) -> None:
         self.synchronisations += 1
         self._has_waited = True
@@ -178,7 +175,6 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(torch, "Event", Event)
     monkeypatch.setattr(torch.accelerator, "synchronize", synchronize)
     monkeypatch.setattr(torch.accelerator, "current_stream", lambda device: f"the stream of {device}")
-    monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: 0)
     return calls
 
 
@@ -200,29 +196,24 @@ def test_events_are_reused_once_they_were_read(calls: list[Any]) -> None:
             timer.mark("compute")
         assert timer.resolve() == {"compute": 50 * 0.25}
         assert calls.count(("event", "cuda", True)) == 51
-    assert calls.count("recorded in the stream of cuda:0") == 3 * 51, "as `cuda` means the current device"
+    assert calls.count("recorded in the current stream") == 3 * 51, "as `cuda` means the current device"
 
 
 class Event:
     """An event of the current device, which it then belongs to; without work in between it may be an earlier one."""
 
-    current, made, times = 0, 0, False
+    current, made = 0, 0
 
     def __init__(self, **_: Any) -> None:
         self.device: int | None = None
         type(self).made += 1
 
-    def record(self, of_device: int | None = None) -> None:
-        device = self.current if of_device is None else of_device
-        if self.device not in (None, device):
+    def record(self) -> None:
+        if self.device not in (None, self.current):
             raise RuntimeError(f"Event device index {self.device} does not match recording stream's device index")
-        self.device = device
+        self.device = self.current
 
     def elapsed_time(self, later: Any) -> float:
-        if self.device != later.device:
-            raise RuntimeError("CUDA error: invalid resource handle")
-        if self.times:
-            return 1000.0
         raise RuntimeError("End event 2 was not recorded after start event 1")
 
 
@@ -231,10 +222,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> type[Event]:
     monkeypatch.setattr(torch, "Event", Event)
     monkeypatch.setattr(Event, "made", 0)
     monkeypatch.setattr(Event, "current", 0)
-    monkeypatch.setattr(Event, "times", False)
     monkeypatch.setattr(torch.accelerator, "synchronize", lambda device: None)
-    monkeypatch.setattr(torch.accelerator, "current_stream", lambda device: device.index)
-    monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: Event.current)
     return Event
 
 
@@ -247,21 +235,6 @@ def test_a_program_may_make_another_device_the_current_one_between_epochs(
     timer.start()
     timer.start()
     assert events.made == 2, "one for each device"
-
-
-def test_a_program_may_make_another_device_the_current_one_within_an_epoch(
-    events: type[Event], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(events, "times", True)
-    timer = PhaseTimer(clock_for(torch.device("cuda")))
-    timer.start()
-    timer.mark("compute")
-    monkeypatch.setattr(events, "current", 1)
-    timer.mark("eval")
-    assert timer.resolve() == {"compute": 1.0, "eval": 1.0}
-    timer.start_at_last_mark()
-    timer.mark("compute")
-    assert timer.resolve() == {"compute": 1.0}
 
 
 def test_apples_events_are_not_reused_and_may_be_swapped(events: type[Event]) -> None:
