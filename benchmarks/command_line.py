@@ -2,7 +2,6 @@
 
 import argparse
 import datetime
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -38,15 +37,13 @@ def run_benchmark(
     `has_device` adds the option --device, for benchmarks that also run on devices other than the CPU.
     """
     settings = _parse_settings(name, summary, stopping_rule, has_device, argv)
-    start = time.monotonic()
     rows = measure(settings)
-    seconds = time.monotonic() - start
     print(table_line(HEADING))
     for row in rows:
         print(table_line(row.fields))
     if settings.writes:
         machine, day = describe_machine(settings.device), datetime.date.today()
-        text = section(rows, machine=machine, command=settings.command, day=day, seconds=seconds)
+        text = section(rows, machine=machine, command=settings.command, day=day)
         write_section(BENCHMARKS, name, text)
 
 

@@ -225,12 +225,12 @@ def tables(trials: int, mapped: Callable[..., Iterable[Any]]) -> Iterator[tuple[
     """Run all simulations by `mapped`, a `map`; yield the name of each section of the page, and its lines."""
     keys = [(name, runs) for name in _models() for runs in RUNS]
     cells = dict(zip(keys, mapped(simulate, *zip(*keys, strict=True), [trials] * len(keys)), strict=True))
-    columns = (*(f"{runs} run{'s' if runs > 1 else ''} a side" for runs in RUNS), "false verdicts")
+    columns = (*(f"{runs} run{'s' if runs > 1 else ''}" for runs in RUNS), "false verdicts")
     for section, names in (("compare_truth", MODELS), ("compare_kept_back", KEPT_BACK)):
         if names:
             lines = [noise_line(name, [cells[name, runs] for runs in RUNS]) for name in names]
             yield section, table(columns, lines)
-    yield "compare_power", table([f"{runs} runs a side" for runs in POWER_RUNS], power_lines(cells))
+    yield "compare_power", table([f"{runs} runs" for runs in POWER_RUNS], power_lines(cells))
     for section, (divisor, columns, parts) in PARTS.items():
         found = mapped(_call, parts, [max(1, trials // divisor)] * len(parts))
         yield section, table(columns, [line for lines in found for line in lines])
@@ -257,7 +257,7 @@ def main() -> None:
     source = source_line(f"python -m benchmarks.compare_truth --trials {options.trials}", machine=describe_machine())
     with ProcessPoolExecutor(2) as pool:
         for section, lines in tables(options.trials, pool.map):
-            text = "\n".join([*lines, "", source, ""])
+            text = "\n".join([*lines, *(["", source] if section == [*PARTS][-1] else []), ""])
             print(text, flush=True)
             if options.write:
                 write_section(MEASUREMENT, section, text)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.rows import SHORT_HEADING, Row, heading_lines, parse_rows, table_line, verdict_beside
+from benchmarks.rows import SHORT_HEADING, Row, heading_lines, in_brackets, parse_rows, table_line, verdict_beside
 
 __all__ = [
     "BENCHMARKS",
@@ -41,17 +41,17 @@ def describe_machine(device: str = "cpu") -> str:
     return f"{name}{facts.cpu_model}, {cores}, {system}, Python {facts.python}, torch {facts.libraries['torch']}"
 
 
-def section(rows: Sequence[Row], *, machine: str, command: str, day: datetime.date, seconds: float) -> str:
-    """Format the table of a script, followed by its command, date, rounds, duration and machine.
+def section(rows: Sequence[Row], *, machine: str, command: str, day: datetime.date) -> str:
+    """Format the table of a script, followed by its command, date, rounds and machine.
 
     The budget has its verdict beside it, and a column that is empty in all rows is left out.
     """
-    table = [(row.what, row.ours, row.other, row.ratio, verdict_beside(row)) for row in rows]
+    table = [(row.what, *map(in_brackets, (row.ours, row.other, row.ratio)), verdict_beside(row)) for row in rows]
     columns = [each for each in zip(SHORT_HEADING, *table, strict=True) if set(each[1:]) != {"-"}]
     heading, *lines = zip(*columns, strict=True)
     least, most = min(int(row.rounds) for row in rows), max(int(row.rounds) for row in rows)
     rounds = f"{least} to {most} rounds" if least < most else f"{most} round{'s' * (most != 1)}"
-    source = f"`{command}`, {day.isoformat()}, {rounds}, in {seconds:.0f} s, on {machine}."
+    source = f"`{command}`, {day.isoformat()}, {rounds}, on {machine}."
     return "\n".join([*heading_lines(heading), *map(table_line, lines), "", source, ""])
 
 

@@ -1,5 +1,6 @@
 """Rows of benchmark tables: both sides, their ratio, and whether it meets the budget."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -62,6 +63,15 @@ def heading_lines(heading: Sequence[str]) -> list[str]:
     return [table_line(heading), table_line(["---"] * len(heading))]
 
 
+def in_brackets(text: str) -> str:
+    """Return a value with its range as on the page: `2 [1, 3]` for `2 (1 to 3)`."""
+    return re.sub(r"\(([^()]+) to ([^()]+)\)", r"[\1, \2]", text)
+
+
+def _in_words(text: str) -> str:
+    return re.sub(r"\[([^][]+), ([^][]+)\]", r"(\1 to \2)", text)
+
+
 def verdict_beside(row: Row) -> str:
     """Return the budget of a row with its verdict, as on the page."""
     return _EMPTY if row.budget == _EMPTY else f"{_replaced(row.budget, _SIGNS)}: {row.met}"
@@ -87,6 +97,7 @@ def parse_rows(text: str) -> list[Row]:
     for fields in rows:
         budget, beside, met = _replaced(fields.get("budget", _EMPTY), _WORDS).partition(": ")
         fields |= {"budget": budget, "met": met} if beside else {}
+        fields |= {name: _in_words(fields[name]) for name in ("ours", "other", "ratio") if name in fields}
     return [Row(**fields) for fields in rows]
 
 

@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -151,7 +150,6 @@ def main() -> None:
     parser.add_argument("--peer", type=Path, metavar="PYTHON", help="of an environment with hydra-optuna-sweeper")
     parser.add_argument("--write", action="store_true", help="write the table to docs/benchmarks.md")
     given = parser.parse_args()
-    began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         files = find_or_generate(Path(folder))
         os.environ["RUNMANAGER_DATA"] = str(files.root)
@@ -163,7 +161,6 @@ def main() -> None:
         command=f"python -m benchmarks.search_runs --seconds {given.seconds:g} --trials {given.trials}"
         + (" --peer PYTHON" if given.peer else ""),
         day=datetime.date.today(),
-        seconds=time.monotonic() - began,
     )
     if given.write:
         write_section(BENCHMARKS, "search_runs", text)

@@ -25,7 +25,7 @@ def test_summary_counts_every_budget_and_shows_what_is_not_met(tmp_path: Path, m
     sections = ("summary", "some", "other")
     path.write_text("".join(f"<!-- begin {name} -->\nNothing.\n<!-- end {name} -->\n" for name in sections))
     day = datetime.date(2026, 2, 3)
-    text = page.section(ROWS, machine="a machine", command="python -m some", day=day, seconds=71.6)
+    text = page.section(ROWS, machine="a machine", command="python -m some", day=day)
     page.write_section(path, "some", text)
     read = page.read_rows(path)
     assert read.keys() == {"summary", "some", "other"}
@@ -46,12 +46,12 @@ def test_summary_counts_every_budget_and_shows_what_is_not_met(tmp_path: Path, m
 def test_empty_columns_are_left_out_and_read_back() -> None:
     rows = [Row("a", "1 s", rounds="3", budget="at most 2 s", met="yes"), Row("b", "2 s", rounds="4")]
     day = datetime.date(2026, 2, 3)
-    text = page.section(rows, machine="a machine", command="python -m some", day=day, seconds=1)
+    text = page.section(rows, machine="a machine", command="python -m some", day=day)
     assert text == (
         "| what | ours | budget |\n"
         "| --- | --- | --- |\n"
         "| a | 1 s | ≤ 2 s: yes |\n"
         "| b | 2 s | - |\n"
-        "\n`python -m some`, 2026-02-03, 3 to 4 rounds, in 1 s, on a machine.\n"
+        "\n`python -m some`, 2026-02-03, 3 to 4 rounds, on a machine.\n"
     )
     assert [(row.budget, row.met) for row in page.parse_rows(text)] == [("at most 2 s", "yes"), ("-", "-")]

@@ -267,29 +267,16 @@ ROWS = {program: rf"\d+ SIGKILLs {kind or '(?!of )'}(?!with )" for program, kind
 def row(tally: Tally, *, seed: int, program: str = "sweep") -> str:
     """Return the row of docs/reliability.md."""
     kills, killed = tally.kills.total(), PROGRAMS[program]
-    targets = ", ".join(f"{tally.kills[target]} of {_words(program)[target]}" for target in killed.targets)
-    whole = "undisturbed runs" if program == "loop" else "the undisturbed sweeps"
     states = f", {len(tally.untrue)} untrue states" if issubclass(killed, Application) else ""
     outcome = (
         f"{tally.lost} finished {killed.unit} lost, {tally.run_twice} run twice{states}, "
-        f"{len(tally.differing)} differences from {whole}"
+        f"{len(tally.differing)} differences"
     )
     option = "" if program == "sweep" else f"--program {program} "
     command = f"`python tests/reliability/kills.py {option}--kills {kills} --seed {seed}`"
     where = f"{tally.sweeps} {'runs' if program == 'loop' else 'sweeps'}"
-    what = f"{kills} SIGKILLs {_KINDS[program]}({targets}) in {where}"
+    what = f"{kills} SIGKILLs {_KINDS[program]}in {where}"
     return f"| {what}, {tally.commands} commands | {outcome} | {command} |"
-
-
-def _words(program: str) -> dict[str, str]:
-    if program == "loop":
-        return {"driver": "the program", "group": "its process group"}
-    return {
-        "driver": "the driver",
-        "run": "a run",
-        "group": "the driver's process group",
-        "program": "the script itself",
-    }
 
 
 def main() -> int:

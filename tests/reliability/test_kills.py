@@ -72,9 +72,7 @@ def test_row_replaces_the_earlier_one(kills: ModuleType, tmp_path: Path) -> None
     page.write_text("| what | seen | command |\n| --- | --- | --- |\n| 0 SIGKILLs | nothing | none |\n\nMore.\n")
     kills.write_row(page, kills.ROWS["sweep"], kills.row(tally, seed=4))
     lines = page.read_text().splitlines()
-    assert lines[2].startswith(
-        "| 3 SIGKILLs (2 of the driver, 1 of a run, 0 of the driver's process group) in 2 sweeps"
-    )
+    assert lines[2].startswith("| 3 SIGKILLs in 2 sweeps, 5 commands | 0 finished epochs lost, ")
     assert "--kills 3 --seed 4" in lines[2]
     assert lines[-1] == "More."
 
