@@ -6,7 +6,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from runmanager.errors import UsageError
-from runmanager.records.run.metric_direction import is_larger_better, parse_better
+from runmanager.records.run.metric_names import is_larger_better, parse_better
 from runmanager.text import hidden_character
 
 if TYPE_CHECKING:

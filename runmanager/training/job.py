@@ -14,7 +14,7 @@ from runmanager.records.storage.run_folder import RunFolder
 from runmanager.text import error_line, pluralize
 from runmanager.tracking.checkpoint.training_state import TrainingState
 from runmanager.tracking.device.devices import made_current, preserve_random_states, seed_everything
-from runmanager.tracking.device.prefetch import BatchCopier, SideStream, prefetch
+from runmanager.tracking.device.transfer import BatchCopier, SideStream, prefetch
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.introspect.isolation import quiet_thread
 from runmanager.tracking.introspect.step_cost import count_step_cost

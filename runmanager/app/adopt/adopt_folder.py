@@ -24,7 +24,7 @@ from runmanager.records.storage.reader import read_sweep
 from runmanager.records.storage.versioned_file import encode_record
 from runmanager.records.sweep.sweep_record import PlannedCell, plan_cell, write_cells
 from runmanager.results.program_files.folder_metrics import ProgramMetrics
-from runmanager.results.program_files.metric_naming import ProgramMetric
+from runmanager.results.program_files.metric_tables import ProgramMetric
 from runmanager.text import encodable, in_backticks, shell_join
 from runmanager.validation import suggestion
 

@@ -207,8 +207,7 @@ def _size_faults(network: Any) -> list[str]:
 
 def _model_faults(model: Any) -> list[str]:
     from runmanager.training.custom_targets import check_arguments, resolve_target
-    from runmanager.training.models.builtin_models import MODEL_ARGUMENTS
-    from runmanager.training.models.torchvision_models import architecture_faults
+    from runmanager.training.models.builtin_models import MODEL_ARGUMENTS, architecture_faults
 
     try:
         if isinstance(model, TorchvisionModelOptions):

@@ -25,7 +25,7 @@ def read_course(run: StoredRun, metric: Metric, origin: str | None = None) -> Co
 
     `origin` says where a run that has not ended will have the metric from.
     """
-    from runmanager.results.program_files.metric_curves import course_of  # late: few searches prune
+    from runmanager.results.program_files.folder_metrics import course_of  # late: few searches prune
 
     values = list(course_of(run, metric, origin=origin)[1].values())
     return dict(enumerate(values[:_MOST_VALUES], 1)) if len(values) <= _MOST_POINTS else {}

@@ -40,8 +40,8 @@ from runmanager.records.sweep.sweep_record import (
 from runmanager.results.load.cells import independent_settings
 from runmanager.text import format_value, pluralize
 from runmanager.tracking.environment.code_hashes import CodeRehasher
-from runmanager.tracking.environment.commit import commit_of
 from runmanager.tracking.environment.environment import command_line, library_versions
+from runmanager.tracking.environment.program_code import commit_of
 
 _MAX_PLAN_ROWS = 20  # of a dry run in a terminal
 _WARMUP_EPOCHS = 1  # at least, in each process

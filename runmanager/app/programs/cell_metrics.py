@@ -136,7 +136,7 @@ def merged_metrics(paths: RunPaths, known: RunRecord, found: FoundMetrics) -> tu
 
     `known` has only what the program logged; a name that it logged is not taken from anywhere else.
     """
-    from runmanager.results.program_files.found_metrics import found_metrics
+    from runmanager.results.program_files.folder_metrics import found_metrics
 
     logged = dict.fromkeys(_logged_names(_epochs(paths)))
     summary: Metrics = dict(known.summary or {})

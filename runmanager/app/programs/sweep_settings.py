@@ -15,7 +15,7 @@ from runmanager.app.request.override_quoting import quote_text
 from runmanager.app.request.sweep_request import SweepRequest, flag_of, options
 from runmanager.launching.plan import PlannedRun, Resume
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.run.metric_direction import prefers_larger
+from runmanager.records.run.metric_names import prefers_larger
 from runmanager.validation import fault
 
 Key = Callable[[str], str]

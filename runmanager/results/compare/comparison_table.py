@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
-from runmanager.records.run.metric_direction import BETTER
+from runmanager.records.run.metric_names import BETTER
 from runmanager.records.settings.grid import SEED
 from runmanager.results.compare.comparison_side import label_of
 from runmanager.results.metrics.metric import LAST, At, Metric

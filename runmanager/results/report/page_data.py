@@ -21,7 +21,7 @@ from runmanager.results.figures.throughput import VERDICT_COLOURS, effect_limits
 from runmanager.results.findings.outcomes import outcomes
 from runmanager.results.load.run_summary import metric_names
 from runmanager.results.metrics.metric_lookup import SPEEDS
-from runmanager.results.program_files.metric_curves import metrics_by_step
+from runmanager.results.program_files.folder_metrics import metrics_by_step
 from runmanager.results.report.run_details import tail
 from runmanager.results.sweep_snapshot import SweepSnapshot
 from runmanager.results.table_model.columns import Directions, Row, Table, effect_column

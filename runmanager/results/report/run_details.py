@@ -16,8 +16,14 @@ from runmanager.records.run.run_record import PHASES, TRAINING_PHASES, EpochReco
 from runmanager.records.storage.reader import StoredRun, read_sweep
 from runmanager.results.findings.roofline import work_of
 from runmanager.results.findings.shared_files import shared_file_lines
-from runmanager.results.load.readings import clock_changes, readings_of
-from runmanager.results.load.run_summary import last_metrics, logged_values, measured_epochs, metric_names
+from runmanager.results.load.run_summary import (
+    clock_changes,
+    last_metrics,
+    logged_values,
+    measured_epochs,
+    metric_names,
+    readings_of,
+)
 from runmanager.results.stats.descriptive import median
 from runmanager.results.table_model.columns import rate_name
 from runmanager.results.table_model.formatting import human, in_words, with_unit_prefix

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from runmanager.errors import UsageError
-from runmanager.records.run.metric_direction import BETTER
+from runmanager.records.run.metric_names import BETTER
 from runmanager.records.run.status import Status, is_complete
 from runmanager.records.settings.values import hashable
 from runmanager.records.storage.reader import SweepContents

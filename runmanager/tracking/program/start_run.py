@@ -38,8 +38,13 @@ from runmanager.tracking.lifecycle.finalizers import temporary_folder
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.metric_definitions import declared_directions
 from runmanager.tracking.options import RunOptions, TensorBoardOptions
-from runmanager.tracking.program.current_run import is_loader_worker, keep_started, refuse_second_start, starting
-from runmanager.tracking.program.exit_hooks import end_at_exit
+from runmanager.tracking.program.current_run import (
+    end_at_exit,
+    is_loader_worker,
+    keep_started,
+    refuse_second_start,
+    starting,
+)
 from runmanager.tracking.program.reported_folder import claim_report
 from runmanager.tracking.ranks.run_ranks import RunRanks
 from runmanager.tracking.run import ActiveRun

@@ -3,7 +3,7 @@
 import pytest
 
 from runmanager.records.run.run_record import EpochRecord
-from runmanager.tracking.lifecycle.stop_policy import EarlyStopping
+from runmanager.tracking.lifecycle.outcome import EarlyStopping
 from runmanager.tracking.metric_definitions import define_metric
 from runmanager.tracking.options import EarlyStopOptions
 

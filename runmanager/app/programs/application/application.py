@@ -37,7 +37,7 @@ from runmanager.records.settings.signature import readable_name, short_signature
 from runmanager.records.settings.values import choices_of_groups, differing_settings, flatten
 from runmanager.text import message_line, pluralize
 from runmanager.tracking.environment.code_hashes import hash_user_code
-from runmanager.tracking.environment.commit import program_folder
+from runmanager.tracking.environment.program_code import program_folder
 from runmanager.validation import fault, suggestion
 
 _PROCESSES = "hydra.launcher.processes_per_run"  # counts as a setting where it is not 1
