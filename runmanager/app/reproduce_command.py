@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from runmanager.app.request.command import format_override
 from runmanager.app.request.command_reader import split_fixed
-from runmanager.app.request.override_quoting import format_override
 from runmanager.errors import ConfigurationError, UsageError
 from runmanager.records.host.gpus import gpu_names
 from runmanager.records.host.process import usable_core_time, usable_cores

@@ -12,8 +12,7 @@ import torch
 from runmanager.errors import UsageError
 from runmanager.records.run.run_record import PHASES, EpochRecord
 from runmanager.tracking.device.transfer import batch_on_device
-from runmanager.tracking.epoch_metrics.epoch_meter import EpochMeter, notes_on
-from runmanager.tracking.epoch_metrics.epoch_summary import EpochParts, epoch_record
+from runmanager.tracking.epoch_metrics.epoch_meter import EpochMeter, EpochParts, epoch_record, notes_on
 from runmanager.tracking.epoch_metrics.epoch_totals import EpochTotals, ShareTotals
 from runmanager.tracking.epoch_metrics.evaluation import Evaluation
 from runmanager.tracking.epoch_metrics.logged_metrics import (

@@ -31,18 +31,16 @@ from runmanager.records.sweep.sweep_record import (
 from runmanager.text import error_line
 from runmanager.tracking.checkpoint.training_state import loop_checkpointer
 from runmanager.tracking.device.devices import resolve_device
+from runmanager.tracking.environment.cell_process import refuse_several_ranks
 from runmanager.tracking.environment.code_hashes import hash_user_code
 from runmanager.tracking.environment.environment import capture_environment, command_line, hydra_choices
-from runmanager.tracking.environment.rank_check import refuse_several_ranks
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_metrics.prediction_task import PredictionOptions
 from runmanager.tracking.inactive_run import InactiveRun
 from runmanager.tracking.introspect.loader_inspection import count_samples
-from runmanager.tracking.lifecycle.continuation import continue_run, find_shorter
 from runmanager.tracking.lifecycle.finalizers import write_tables_if_begun, write_tables_when_dropped
-from runmanager.tracking.lifecycle.open_run import open_run
-from runmanager.tracking.metric_definitions import declared_directions, larger_is_better
-from runmanager.tracking.options import RunOptions, TensorBoardOptions
+from runmanager.tracking.lifecycle.open_run import continue_run, find_shorter, open_run
+from runmanager.tracking.options import RunOptions, TensorBoardOptions, declared_directions, larger_is_better
 from runmanager.tracking.ranks.run_ranks import RunRanks
 from runmanager.tracking.run import ActiveRun
 from runmanager.tracking.sinks import ConsoleSink, Sink

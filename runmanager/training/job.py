@@ -23,8 +23,7 @@ from runmanager.tracking.options import STREAMING_DEVICES, RunOptions, TurnSourc
 from runmanager.tracking.run import ActiveRun
 from runmanager.tracking.sinks import Sink
 from runmanager.tracking.tensorboard.sink import default_sinks
-from runmanager.training.criteria.loss import build_loss
-from runmanager.training.criteria.metrics import EvaluationMetrics, build_metrics
+from runmanager.training.criteria import EvaluationMetrics, build_loss, build_metrics
 from runmanager.training.datasets.registry import Data, load_dataset
 from runmanager.training.loading.loaders import EpochLoader, Loaders, build_loaders
 from runmanager.training.loop import evaluate_epoch, tracker, train_epoch

@@ -43,7 +43,7 @@ from runmanager.records.run.program_report import ProgramKind, kind_of_program
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.storage.reader import StoredRun, read_epochs, read_record
 from runmanager.text import format_value, shell_quote
-from runmanager.tracking.metric_definitions import check_name
+from runmanager.tracking.options import check_name
 
 Metrics = dict[str, float | None]
 

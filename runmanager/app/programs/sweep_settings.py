@@ -10,8 +10,7 @@ from runmanager.app.driver.program import Storage
 from runmanager.app.driver.search import SearchOptions
 from runmanager.app.driver.sweep_driver import DriverOptions
 from runmanager.app.programs.cell_metrics import metric_advice
-from runmanager.app.request.command import choice_faults
-from runmanager.app.request.override_quoting import quote_text
+from runmanager.app.request.command import choice_faults, quote_text
 from runmanager.app.request.sweep_request import SweepRequest, flag_of, options
 from runmanager.launching.plan import PlannedRun, Resume
 from runmanager.records.files.paths import SweepPaths

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runmanager.app.follow.sweep_state import SweepReader
-from runmanager.app.ui.live_page import LivePage, address_of, compare_address, live_page
+from runmanager.app.ui.live_pages import LivePage, address_of, compare_address, live_page
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import EPOCHS, RECORD, SweepPaths, folder_entries
 from runmanager.results.compare.comparison import with_numbered_reasons

@@ -10,16 +10,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runmanager.cli.arguments import AtOption, BetterOption, SweepName
-from runmanager.cli.completion import (
+from runmanager.cli.arguments import (
+    AtOption,
+    BetterOption,
+    SweepName,
     complete_axes,
     complete_baselines,
     complete_crossovers,
     complete_metrics,
     complete_sweeps,
 )
-from runmanager.cli.gate.conditions import FailIfOption, Verdict, answer_conditions, options_of_table
-from runmanager.cli.gate.proposed_duel import duel_of_sides, duel_of_sweeps
+from runmanager.cli.conditions import (
+    FailIfOption,
+    Verdict,
+    answer_conditions,
+    duel_of_sides,
+    duel_of_sweeps,
+    options_of_table,
+)
 from runmanager.cli.printing import (
     DATA_FORMATS,
     TableFormat,

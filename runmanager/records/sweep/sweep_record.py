@@ -15,12 +15,11 @@ from runmanager.records.files.file_errors import Int64
 from runmanager.records.files.paths import SweepPaths, dated_name, is_folder_name, refuse_linked_runs
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import SCHEMA_VERSION
-from runmanager.records.settings.grid import seeds_among
+from runmanager.records.settings.grid import Order, order_of, seeds_among
 from runmanager.records.settings.signature import UNSIGNED, with_later_settings, without_unsigned
 from runmanager.records.settings.values import differing_settings, flatten, hashable
 from runmanager.records.storage.reader import run_names
 from runmanager.records.storage.versioned_file import decode_file, encode_record
-from runmanager.records.sweep.start_order import Order, order_of
 from runmanager.text import truncated
 
 

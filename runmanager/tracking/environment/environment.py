@@ -20,7 +20,7 @@ from runmanager.records.host.process import usable_core_time, usable_cores
 from runmanager.records.run.run_record import Environment
 from runmanager.records.settings.secrets import SECRETS_VARIABLE, masked_words
 from runmanager.records.settings.values import choices_of_groups, flatten
-from runmanager.records.storage.driven_sweep import DRIVEN_VARIABLE
+from runmanager.records.storage.ownership import DRIVEN_VARIABLE
 from runmanager.tracking.environment.cell_process import of_cells_alone
 from runmanager.tracking.environment.program_code import COMMIT_VARIABLE, commit_of
 

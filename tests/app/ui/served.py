@@ -13,8 +13,7 @@ from pathlib import Path
 
 from runmanager.app.ui.pages import Pages
 from runmanager.app.ui.sweep_board import SweepBoard
-from runmanager.app.ui.web_app import Access, WebApp
-from runmanager.app.ui.web_server import PageServer
+from runmanager.app.ui.web_server import Access, PageServer, WebApp
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import EpochRecord, RunRecord

@@ -20,7 +20,7 @@ from runmanager.results.findings.best import BestCell, find_best
 from runmanager.results.findings.best_text import best_document, best_headline, best_sections, best_sentences
 from runmanager.results.findings.outcomes import RANKED_BY_SHARED_SEEDS
 from runmanager.results.stats.noise_model import critical_value
-from runmanager.results.table_model.sections import format_sections
+from runmanager.results.table_model.formatting import format_sections
 from runmanager.results.tables.results_table import result_rows
 
 OPTIONS: dict[str, Any] = {"metric": "val_accuracy"}

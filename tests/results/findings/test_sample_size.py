@@ -17,7 +17,7 @@ from runmanager.results.findings.sample_size import (
     detectable_by_more_runs,
     too_little_to_compare,
 )
-from runmanager.results.stats.power import power
+from runmanager.results.stats.effects import power
 from runmanager.results.tables.results_table import result_rows
 
 

@@ -23,7 +23,7 @@ from runmanager.app.programs.application.ranked_task import SupervisedTask, run_
 from runmanager.app.programs.cell_supervisor import CellSpec
 from runmanager.app.programs.resume_setting import RUN_DIR, ResumeSetting
 from runmanager.app.programs.sweep_settings import run_folder_overrides
-from runmanager.app.request.override_quoting import format_override
+from runmanager.app.request.command import format_override
 from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_internals import hydra_words
 from runmanager.launching.launcher import CellLauncher, Trait
