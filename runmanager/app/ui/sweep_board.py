@@ -21,7 +21,7 @@ from runmanager.results.load.several_sweeps import SWEEP, SizeMemory, find_sweep
 from runmanager.results.load.summary_cache import CachedRun, SummaryMemory, stamps_of
 from runmanager.results.report.html_table import HtmlTable, build_html_table, render_template
 from runmanager.results.table_model.columns import Row, Table
-from runmanager.results.tables.seeds import without_shorter_runs
+from runmanager.results.tables.shown_rows import without_shorter_runs
 from runmanager.results.tables.sweep_listing import ListedSweep, list_sweep, listing, sweep_name
 from runmanager.results.write_throttle import WriteThrottle
 from runmanager.text import error_line

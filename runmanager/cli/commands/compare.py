@@ -278,7 +278,7 @@ def compare(
     from runmanager.results.gate.fail_if import parse_condition
     from runmanager.results.metrics.metric_lookup import any_direction, printed_notes
     from runmanager.results.tables.query import TableQuery
-    from runmanager.results.tables.seeds import without_shorter_runs, without_unmeasured_sides
+    from runmanager.results.tables.shown_rows import without_shorter_runs, without_unmeasured_sides
 
     if crossover is not None and format_ in (CompareFormat.CSV, CompareFormat.JSON, CompareFormat.GITHUB):
         raise UsageError(

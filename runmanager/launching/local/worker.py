@@ -147,7 +147,8 @@ def send_work(work: Work) -> tuple[Mapping[str, Any], bytes]:
 
 def do_sent_work(driver_state: Mapping[str, Any], work: bytes) -> Any:
     """Restore the driver's state in the run's own process, and do the pickled `Work`."""
-    from runmanager.launching.hydra_internals import keep_imported_main_quiet  # a run of this machine loads no Hydra here
+    # Hydra is loaded late: not every process that starts one needs it.
+    from runmanager.launching.hydra_internals import keep_imported_main_quiet
 
     os.register_at_fork(after_in_child=_block_termination)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a supervisor may ignore it, by inheritance; the task may handle it

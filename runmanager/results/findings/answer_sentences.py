@@ -33,7 +33,7 @@ from runmanager.results.findings.outcomes import RANKED_BY_SHARED_SEEDS, Outcome
 from runmanager.results.metrics.metric_lookup import printed_notes, undirected_names
 from runmanager.results.table_model.columns import Row, Table
 from runmanager.results.table_model.formatting import human
-from runmanager.results.tables.seeds import SEEDS, collapse_seeds, seed_groups
+from runmanager.results.tables.shown_rows import SEEDS, collapse_seeds, seed_groups
 from runmanager.text import format_value, in_backticks, pluralize, printable_line, shell_join
 
 _MAX_TIMES = 8  # of one file that are compared with the runs

@@ -30,7 +30,7 @@ from runmanager.results.sweep_snapshot import SweepSnapshot
 from runmanager.results.table_model.columns import Row, Table
 from runmanager.results.table_model.formatting import FACTS, human, in_words
 from runmanager.results.tables.results_table import has_times
-from runmanager.results.tables.seeds import collapse_seeds, pairs_with_answer, seed_groups, without_shorter_runs
+from runmanager.results.tables.shown_rows import collapse_seeds, pairs_with_answer, seed_groups, without_shorter_runs
 from runmanager.results.tables.sorting import best_first
 from runmanager.text import in_backticks, pluralize, shell_command, shell_join
 

@@ -20,9 +20,13 @@ from runmanager.results.load.run_summary import SweepSummary
 from runmanager.results.load.several_sweeps import NamedSweep
 from runmanager.results.table_model.columns import MISSING, Row, Table, column_of
 from runmanager.results.table_model.formatting import Median, human_field, is_number
-from runmanager.results.tables.cross_sweep import cross_sweep_rows
 from runmanager.results.tables.results_table import result_rows, row_notes
-from runmanager.results.tables.seeds import collapse_seeds, without_shorter_runs, without_skipped_cells
+from runmanager.results.tables.shown_rows import (
+    collapse_seeds,
+    cross_sweep_rows,
+    without_shorter_runs,
+    without_skipped_cells,
+)
 from runmanager.results.tables.sorting import best_first, sort_key, sorted_by, sorted_values
 from runmanager.results.tables.where_condition import AVAILABLE_COLUMNS_HINT, Condition, parse_condition
 from runmanager.text import format_value, pluralize

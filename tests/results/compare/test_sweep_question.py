@@ -11,7 +11,7 @@ from runmanager.results.compare.sweep_question import other_metric, with_metric_
 from runmanager.results.findings.answer_sentences import answers
 from runmanager.results.findings.recommendations import next_steps
 from runmanager.results.tables.results_table import result_rows
-from runmanager.results.tables.seeds import pairs_with_answer
+from runmanager.results.tables.shown_rows import pairs_with_answer
 
 
 @pytest.fixture
