@@ -15,7 +15,7 @@ from runmanager.launching.launcher import CellJob, CellLauncher
 from runmanager.launching.local.jobs import Listener
 from runmanager.launching.work import Work
 from runmanager.race.heat import LEAST_ROUNDS, Heat, Settings, beaten, fastest_of, is_settled, label_of, race_speedup
-from runmanager.race.keeper import Round, TurnKeeper
+from runmanager.race.keeper import Round, RoundRules, TurnKeeper
 from runmanager.records.host.process import usable_cores
 from runmanager.records.run.run_record import WARMUP_TURNS
 from runmanager.records.run.status import Outcome, Reason, Status
@@ -110,13 +110,14 @@ class BuiltInTrack:
 
     def try_alone(self, settings: Settings) -> Seen:
         """Train one contender alone for a second, and return what was seen of it."""
-        keeper = TurnKeeper(
-            enough=lambda _: time.monotonic() - (keeper.measuring_since or 0.0) >= _SECONDS_ALONE,
+        rules = RoundRules(
+            lambda _: time.monotonic() - (keeper.measuring_since or 0.0) >= _SECONDS_ALONE,
             min_rounds=_TURNS_ALONE,
             max_seconds=math.inf,
             warmup_turns=0,
             least_jobs=1,
         )
+        keeper = TurnKeeper(rules)
         (seen,) = self._launch([self._enter(settings)], keeper)
         self._seen = seen
         if seen.device == "cpu" and seen.step_seconds >= _SLOW_STEP:
@@ -228,13 +229,8 @@ class BuiltInTrack:
             is_late = time.monotonic() > until  # the processes took longer to start than was thought
             return len(running) < 2 or len(measured) >= _ROUNDS or is_late
 
-        keeper = TurnKeeper(
-            enough=enough,
-            min_rounds=LEAST_ROUNDS,
-            max_seconds=seconds - self._starting(len(keys)),
-            seed=number,
-            warmup_turns=self._warmup_turns,
-        )
+        left = seconds - self._starting(len(keys))
+        keeper = TurnKeeper(RoundRules(enough, LEAST_ROUNDS, left, warmup_turns=self._warmup_turns), seed=number)
         began = time.monotonic()
         try:
             seen = self._launch([entries[key] for key in keys], keeper)

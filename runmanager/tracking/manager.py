@@ -22,6 +22,7 @@ from runmanager.records.settings.values import flatten, plain_settings
 from runmanager.records.storage.reader import Damage, read_epochs, read_record, read_sweep, read_tolerantly, run_name
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.sweep.sweep_record import (
+    SweepCommand,
     fresh_sweep_folder,
     plan_cell,
     read_sweep_record,
@@ -307,7 +308,7 @@ class RunManager:
             varying = varying_settings(read_sweep_record(self.paths), cell)
             name = f"{readable_name(flatten(settings), distinguishing=varying)}-{short_signature(identity)}"
             cell = msgspec.structs.replace(cell, run=folder_name(name), name=name)
-        plan = write_cells(self.paths, [cell], axes=None, command=command_line(), default_device=self._default_device)
+        plan = write_cells(self.paths, [cell], SweepCommand(command_line(), default_device=self._default_device))
         if not paths:  # another process may have named the cell first
             cell = next(each for each in plan.planned if each.signature == identity)
         record = RunRecord(

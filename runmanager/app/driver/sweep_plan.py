@@ -39,6 +39,7 @@ from runmanager.records.storage.reader import StoredRun, SweepContents, read_swe
 from runmanager.records.storage.run_end import end_silent_run
 from runmanager.records.sweep.sweep_record import (
     PlannedCell,
+    SweepCommand,
     SweepRecord,
     add_cells,
     read_sweep_record,
@@ -122,7 +123,7 @@ def named_in_sweep(grid: CellGrid, sweep: SweepPaths | None) -> CellGrid:
     if earlier is None or all(cell.signature in known for cell in grid.cells):
         return grid
     planned = [plan_of(cell) for cell in grid.cells]
-    together = add_cells(earlier, planned, axes={}, command=(), derived=grid.derived)
+    together = add_cells(earlier, planned, SweepCommand((), axes={}, derived=grid.derived))
     differing = independent_settings(settings_of_cells(together), together.derived)
     more = _without_parts_of_groups(differing, grid.axes)
     first = [name for name in more if name in earlier.axes or name.removesuffix(".name") in earlier.axes]
@@ -206,16 +207,18 @@ def write_plan(
     record = write_cells(
         sweep,
         PlannedCells(plan),
-        axes=grid.axes,
-        command=command_line(),
+        SweepCommand(
+            command_line(),
+            axes=grid.axes,
+            default_device=grid.default_device,
+            metric=metric,
+            defaults=grid.defaults,
+            derived=grid.derived,
+            seed_names=grid.seed_names,
+            order=order,
+            search=search,
+        ),
         driver=driver,
-        default_device=grid.default_device,
-        metric=metric,
-        defaults=grid.defaults,
-        derived=grid.derived,
-        seed_names=grid.seed_names,
-        order=order,
-        search=search,
     )
     cells = {cell.signature: cell for cell in record.planned}
     return [_with_folder(each, sweep, cells) for each in plan], record
@@ -290,11 +293,7 @@ def print_plan(
     cells = add_cells(
         read_sweep_record(sweep) if sweep else None,
         PlannedCells(existing),
-        axes=grid.axes,
-        command=command_line(),
-        derived=grid.derived,
-        seed_names=grid.seed_names,
-        order=order,
+        SweepCommand(command_line(), axes=grid.axes, derived=grid.derived, seed_names=grid.seed_names, order=order),
     )
     stored = read_sweep(sweep) if sweep else SweepContents(SweepPaths(Path()), [])
     measured = _most_measured_epochs(existing, stored.runs)
