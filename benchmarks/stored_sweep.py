@@ -14,7 +14,7 @@ from runmanager.records.run.run_record import Environment, EpochRecord, RunRecor
 from runmanager.records.run.status import Status
 from runmanager.records.settings.signature import short_signature, signature
 from runmanager.records.storage.versioned_file import encode_record
-from runmanager.records.sweep.sweep_record import plan_cell, write_cells
+from runmanager.records.sweep.sweep_record import SweepCommand, plan_cell, write_cells
 
 __all__ = ["write_stored_sweep"]
 
@@ -85,7 +85,7 @@ def write_stored_sweep(
             b"".join(msgspec.json.encode(each) + b"\n" for each in _epochs(num_epochs, generator, num_metrics))
         )
         cells.append(plan_cell(record.signature, record.name, config))
-    write_cells(sweep, cells, axes=axes, command=_ENVIRONMENT.command)
+    write_cells(sweep, cells, SweepCommand(_ENVIRONMENT.command, axes=axes))
     return sweep
 
 

@@ -17,7 +17,7 @@ from benchmarks.rows import Budget, Row, format_seconds, measurement_row
 from benchmarks.stored_sweep import write_stored_sweep
 from runmanager.records.files.paths import SweepPaths
 from runmanager.results.load.several_sweeps import read_sweeps
-from runmanager.results.tables.cross_sweep import cross_sweep_rows
+from runmanager.results.tables.shown_rows import cross_sweep_rows
 from runmanager.results.tables.sweep_listing import list_sweeps, listing
 
 __all__ = ["measure"]

@@ -17,7 +17,7 @@ from runmanager.records.settings.grid import expand_grid
 from runmanager.records.settings.signature import readable_name, short_signature, signature
 from runmanager.records.settings.values import flatten
 from runmanager.records.storage.ownership import claim_run
-from runmanager.records.sweep.sweep_record import plan_cell, write_cells
+from runmanager.records.sweep.sweep_record import SweepCommand, plan_cell, write_cells
 
 FOLDER = Path("outputs/digits")
 MULTIRUN = Path("multirun/first")
@@ -88,7 +88,7 @@ def write_example(folder: Path = FOLDER) -> SweepPaths:
         paths = sweep.run(folder_name(name))
         _write_run(paths, name, config, START + datetime.timedelta(minutes=2 * number), dict(chosen) == DIVERGED)
         cells.append(plan_cell(signature(config), paths.name, config, name=name))
-    write_cells(sweep, cells, axes=AXES, command=COMMAND)
+    write_cells(sweep, cells, SweepCommand(COMMAND, axes=AXES))
     return sweep
 
 

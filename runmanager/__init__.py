@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from runmanager.results.sweep import Sweep
     from runmanager.tracking.device.transfer import DeviceDataLoader, get_default_device, to_device
     from runmanager.tracking.manager import RunManager
-    from runmanager.tracking.metric_definitions import define_metric
-    from runmanager.tracking.options import EarlyStopOptions, RunOptions, TensorBoardOptions
+    from runmanager.tracking.options import EarlyStopOptions, RunOptions, TensorBoardOptions, define_metric
     from runmanager.tracking.program.current_run import log
     from runmanager.tracking.program.start_run import start_run
     from runmanager.training.load_model import load_model
@@ -91,7 +90,7 @@ _HOMES = {
     "TensorBoardOptions": "runmanager.tracking.options",
     "TensorMismatchError": "runmanager.errors",
     "UsageError": "runmanager.errors",
-    "define_metric": "runmanager.tracking.metric_definitions",
+    "define_metric": "runmanager.tracking.options",
     "evaluate": "runmanager.training.loop",
     "expand_grid": "runmanager.records.settings.grid",
     "fit": "runmanager.training.loop",

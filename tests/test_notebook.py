@@ -20,7 +20,7 @@ from runmanager.records.run.status import Reason, Status
 from runmanager.records.storage.ownership import claim_run
 from runmanager.records.storage.reader import read_record, read_sweep
 from runmanager.records.storage.run_folder import RunFolder
-from runmanager.records.sweep.sweep_record import plan_cell, write_cells
+from runmanager.records.sweep.sweep_record import SweepCommand, plan_cell, write_cells
 
 from .notebook import EXAMPLE, ROOT, execute_example, kernel_environment
 
@@ -152,7 +152,7 @@ def running(tmp_path: Path) -> RunFolder:
     sweep = SweepPaths(tmp_path / "grid")
     owner = ProcessIdentity.current()
     cells = [plan_cell(f"lr={number}", f"lr={number}-{number:08}", {"lr": number}) for number in (1, 2)]
-    write_cells(sweep, cells, axes={"lr": [1, 2]}, command=["sweep"], driver=owner)
+    write_cells(sweep, cells, SweepCommand(["sweep"], axes={"lr": [1, 2]}), driver=owner)
     record = RunRecord(
         name=cells[0].run,
         signature=cells[0].signature,

@@ -25,7 +25,6 @@ LONG = {"app/programs/application/application.py"}
 SMALL_WITH_ONE_IMPORTER = {
     "app/compose/override_errors.py": "imported only where a command is wrong",
     "app/programs/script/rank_entry.py": "the main module of each rank",
-    "launching/local/huge_pages.py": "",
     "results/export/parquet.py": "imported only by an export to Parquet",
 }
 """Modules of fewer than `SMALL` lines with one importer, and why, if there is a reason. The list only shrinks.

@@ -10,9 +10,8 @@ from dataclasses import fields
 from typing import Any
 
 from runmanager.app.display.error_line import print_error, show_first_words
-from runmanager.app.request.command import HYDRA_OPTIONS, MULTIRUN, RERUN, Command, take_value
+from runmanager.app.request.command import HYDRA_OPTIONS, MULTIRUN, RERUN, Command, quote_raw, take_value
 from runmanager.app.request.command_reader import read_words
-from runmanager.app.request.override_quoting import quote_raw
 from runmanager.app.request.sweep_request import Kind, Part, flag_of, options
 from runmanager.errors import ConfigurationError, RunManagerError, SweepError, UsageError, error_chain
 from runmanager.records.files.file_errors import require_current_folder
@@ -169,7 +168,7 @@ def _run_hydra(command: _JobCommand, called: Sequence[str], task: Callable[[Any]
     refuse_masks(command.words)
     if faults := [*command.faults(), *preset_faults(command.words)]:
         raise ConfigurationError(faults)
-    from runmanager.tracking.environment.rank_check import refuse_several_ranks
+    from runmanager.tracking.environment.cell_process import refuse_several_ranks
 
     if command.runs_something:
         refuse_several_ranks(of_sweep=True)

@@ -28,7 +28,7 @@ from runmanager.records.sweep.lookup import find_sweep
 from runmanager.results.sweep import Sweep
 from runmanager.signals import handle_signals
 from runmanager.text import shell_command
-from runmanager.tracking.environment.rank_check import refuse_several_ranks
+from runmanager.tracking.environment.cell_process import refuse_several_ranks
 from runmanager.validation import suggestion
 
 _STATUSES_WITH_RUNS = (0, 1)  # runs were made; with 1, some ended badly

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from runmanager.app.request.command import format_override
 from runmanager.app.request.command_reader import split_fixed
-from runmanager.app.request.override_quoting import format_override
 from runmanager.errors import ConfigurationError, UsageError
 from runmanager.records.host.gpus import gpu_names
 from runmanager.records.host.process import usable_core_time, usable_cores
@@ -22,10 +22,9 @@ from runmanager.records.settings.secrets import MASK, masked_names
 from runmanager.records.settings.signature import short_signature, signature, with_later_settings
 from runmanager.records.settings.values import flatten, plain_settings
 from runmanager.text import format_value, full_command, shell_command
-from runmanager.tracking.device.cpu_model import cpu_model
 from runmanager.tracking.environment.code_hashes import rehash_code
-from runmanager.tracking.environment.commit import commit_of
-from runmanager.tracking.environment.environment import library_versions
+from runmanager.tracking.environment.environment import cpu_model, library_versions
+from runmanager.tracking.environment.program_code import commit_of
 from runmanager.training.custom_targets import refuse_foreign_targets
 from runmanager.validation import fault
 

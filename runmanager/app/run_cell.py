@@ -26,16 +26,15 @@ from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.settings.signature import signature
 from runmanager.records.settings.values import plain_settings
-from runmanager.records.storage.driven_sweep import DRIVEN_VARIABLE
+from runmanager.records.storage.ownership import DRIVEN_VARIABLE
 from runmanager.records.storage.reader import read_epochs, read_record
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.tracking.device.devices import resolve_device
 from runmanager.tracking.environment.code_hashes import hash_user_code
 from runmanager.tracking.environment.environment import capture_environment
-from runmanager.tracking.metric_definitions import declared_directions, define_metric
-from runmanager.tracking.options import TurnSource
+from runmanager.tracking.options import TurnSource, declared_directions, define_metric
 from runmanager.tracking.sinks import Sink, format_run_end
-from runmanager.training.criteria.metrics import declare_directions
+from runmanager.training.criteria import declare_directions
 from runmanager.training.job import train_run
 from runmanager.training.options.groups import PairedOptions
 from runmanager.training.options.job import Precision, TrainingOptions

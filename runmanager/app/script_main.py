@@ -35,19 +35,19 @@ from runmanager.app.request.command import (
     MULTIRUN,
     Command,
     after_separator,
+    format_override,
     option_words,
     unknown_names,
 )
-from runmanager.app.request.override_quoting import format_override
 from runmanager.app.request.sweep_request import FLAGS_VARIABLE, Kind, SweepRequest, flag_of, options
 from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.launcher import CellLauncher
 from runmanager.launching.launchers import LAUNCHERS
 from runmanager.records.host.standard_streams import print_line
-from runmanager.records.run.metric_direction import MAX, MIN, parse_better, prefers_larger
+from runmanager.records.run.metric_names import MAX, MIN, parse_better, prefers_larger
 from runmanager.records.settings.secrets import declare_secrets, masked_words, refuse_masks
+from runmanager.tracking.environment.cell_process import refuse_several_ranks
 from runmanager.tracking.environment.environment import environment_for_children
-from runmanager.tracking.environment.rank_check import refuse_several_ranks
 from runmanager.validation import fault, suggestion
 
 _BROKEN_STATUS = 1

@@ -17,7 +17,7 @@ from runmanager.tracking.inactive_run import InactiveRun
 from runmanager.tracking.lifecycle.finalizers import last_run_begun_here
 from runmanager.tracking.program.start_run import start_run_of_framework
 from runmanager.tracking.run import ActiveRun
-from runmanager.tracking.timing.driven_loop import DrivenLoop
+from runmanager.tracking.timing.phases import DrivenLoop
 
 __all__ = ["FrameworkRun", "missing_package", "settings_of_hyperparameters"]
 

@@ -21,8 +21,8 @@ from runmanager.launching.hydra_internals import (
     whitelisted,
 )
 from runmanager.launching.local.worker import AnsweredError
-from runmanager.launching.task_reference import TaskReference
-from runmanager.records.storage.driven_sweep import DRIVEN_VARIABLE, require_driven_sweep
+from runmanager.launching.work import TaskReference
+from runmanager.records.storage.ownership import DRIVEN_VARIABLE, require_driven_sweep
 
 _DIR, _SUBDIR = "hydra.sweep.dir", "hydra.sweep.subdir"
 

@@ -27,13 +27,11 @@ from runmanager.launching.hydra_job import return_of_hydra_job, run_hydra_job
 from runmanager.launching.launcher import CellJob, CellLauncher, Place, Trait, never_started
 from runmanager.launching.local.engine import LocalEngine
 from runmanager.launching.local.gpus import EVERY_GPU, GpuMarks, GpuRequest, GpuSlots
-from runmanager.launching.local.job_loop import Retries
-from runmanager.launching.local.jobs import Job, Limits, Listener, ProcessExit, outcome_of_exit
+from runmanager.launching.local.jobs import Job, Limits, Listener, ProcessExit, Retries, outcome_of_exit
 from runmanager.launching.local.turns import Turns
 from runmanager.launching.local.worker import Raised, Returned
 from runmanager.launching.options import LocalOptions, OnError
-from runmanager.launching.task_reference import TaskReference
-from runmanager.launching.work import Work, do_work
+from runmanager.launching.work import TaskReference, Work, do_work
 from runmanager.records.files.paths import cache_folder
 from runmanager.records.host.gpus import exclusive_gpus, find_gpus
 from runmanager.validation import fault

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from typing import TYPE_CHECKING
 
 from hydra.core.utils import JobReturn, JobStatus
 
@@ -13,15 +14,51 @@ from runmanager.launching.hydra_internals import job_exception
 from runmanager.launching.launcher import CellJob, CellLauncher
 from runmanager.launching.local.jobs import Listener
 from runmanager.launching.work import Work
-from runmanager.race.contender import Seen, run_contender
-from runmanager.race.heat import Heat, Settings, label_of
-from runmanager.race.keeper import Round, TurnKeeper
+from runmanager.race.heat import LEAST_ROUNDS, Heat, Settings, beaten, fastest_of, is_settled, label_of, race_speedup
+from runmanager.race.keeper import Round, RoundRules, TurnKeeper
 from runmanager.records.host.process import usable_cores
 from runmanager.records.run.run_record import WARMUP_TURNS
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.results.stats.paired_speedup import MIN_ROUNDS
-from runmanager.results.stats.race import LEAST_ROUNDS, beaten, fastest_of, is_settled, race_speedup
 from runmanager.training.options.job import TrainingOptions
+
+if TYPE_CHECKING:
+    from runmanager.training.options.job import TrainingOptions
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the process of a contender saw; `failure` is set where it failed. See `train_contender`."""
+
+    failure: Outcome | None = None
+    device: str = ""
+    shares: Mapping[str, float] = field(default_factory=dict)
+    start_seconds: float = 0.0
+    step_seconds: float = 0.0
+    epoch_steps: int = 1
+    splits: bool = True
+    chosen: Mapping[str, bool | int | None] = field(default_factory=dict)
+
+
+def run_contender(options: "TrainingOptions", threads: int | None) -> Seen:
+    """Train a cell's job in the turns of this process."""
+    import torch
+
+    from runmanager.launching.local.turns import current_turn_client
+    from runmanager.tracking.lifecycle.outcome import outcome_of
+    from runmanager.training.speed_race import train_contender
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    turns = current_turn_client()
+    assert turns is not None, "a contender takes turns"
+    try:
+        return Seen(**train_contender(options, turns))
+    except EOFError:
+        raise  # its driver is gone
+    except Exception as error:
+        return Seen(failure=outcome_of(error, batch_size=options.batch_size))
+
 
 _TURN_SECONDS = 0.12
 _SLOW_STEP = 0.3  # seconds; a turn is a step then, and a single one warms up
@@ -73,13 +110,14 @@ class BuiltInTrack:
 
     def try_alone(self, settings: Settings) -> Seen:
         """Train one contender alone for a second, and return what was seen of it."""
-        keeper = TurnKeeper(
-            enough=lambda _: time.monotonic() - (keeper.measuring_since or 0.0) >= _SECONDS_ALONE,
+        rules = RoundRules(
+            lambda _: time.monotonic() - (keeper.measuring_since or 0.0) >= _SECONDS_ALONE,
             min_rounds=_TURNS_ALONE,
             max_seconds=math.inf,
             warmup_turns=0,
             least_jobs=1,
         )
+        keeper = TurnKeeper(rules)
         (seen,) = self._launch([self._enter(settings)], keeper)
         self._seen = seen
         if seen.device == "cpu" and seen.step_seconds >= _SLOW_STEP:
@@ -191,13 +229,8 @@ class BuiltInTrack:
             is_late = time.monotonic() > until  # the processes took longer to start than was thought
             return len(running) < 2 or len(measured) >= _ROUNDS or is_late
 
-        keeper = TurnKeeper(
-            enough=enough,
-            min_rounds=LEAST_ROUNDS,
-            max_seconds=seconds - self._starting(len(keys)),
-            seed=number,
-            warmup_turns=self._warmup_turns,
-        )
+        left = seconds - self._starting(len(keys))
+        keeper = TurnKeeper(RoundRules(enough, LEAST_ROUNDS, left, warmup_turns=self._warmup_turns), seed=number)
         began = time.monotonic()
         try:
             seen = self._launch([entries[key] for key in keys], keeper)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runmanager.errors import UsageError
-from runmanager.tracking.environment.commit import COMMIT_VARIABLE, GitError, call_git
+from runmanager.tracking.environment.program_code import COMMIT_VARIABLE, GitError, call_git
 
 _SHORT = 10
 _SECONDS, _CHECKOUT_SECONDS = 60.0, 600.0

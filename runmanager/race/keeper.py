@@ -36,14 +36,27 @@ class _Member:
     is_warm: bool = False
 
 
+@dataclass(frozen=True)
+class RoundRules:
+    """When the rounds of a session end, and which turns count.
+
+    They end when `enough`, called from `min_rounds` on, returns True for the rounds so far, or after `max_seconds`, or
+    when fewer than `least_jobs` are left. The first `warmup_turns` of each job do not count.
+    """
+
+    enough: Callable[[Sequence[Round]], bool]
+    min_rounds: int
+    max_seconds: float
+    warmup_turns: int = WARMUP_TURNS
+    least_jobs: int = 2
+
+
 class TurnKeeper(Turns):
     """Grants turns, one job at a time, in a random order that is drawn for each round.
 
     First every job gets the turns that it requests for training. When all request measured turns, the rounds begin:
-    one turn per job and round. They end when `enough`, called from `min_rounds` on, returns True for the rounds so far,
-    or after `max_seconds`, or when fewer than `least_jobs` are left. These seconds count from `measuring_since` on, by
-    `clock`, or from the first measured turn. The jobs in `again` have ended before, and only take measured turns. Of
-    these the first `warmup_turns` of each job do not count.
+    one turn per job and round, until `rules` end them. Their seconds count from `measuring_since` on, by `clock`, or
+    from the first measured turn. The jobs in `again` have ended before, and only take measured turns.
 
     `start_seconds` is how long the processes took until all could take turns; `rounds_since` is when the first round
     that counts began. Both are None until then. `imported` has the files that jobs have reported.
@@ -51,15 +64,11 @@ class TurnKeeper(Turns):
 
     def __init__(
         self,
+        rules: RoundRules,
         *,
-        enough: Callable[[Sequence[Round]], bool],
-        min_rounds: int,
-        max_seconds: float,
         measuring_since: float | None = None,
         seed: int = 0,
         again: Collection[int] = (),
-        warmup_turns: int = WARMUP_TURNS,
-        least_jobs: int = 2,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.session = secrets.token_hex(4)
@@ -68,13 +77,9 @@ class TurnKeeper(Turns):
         self.measuring_since = measuring_since
         self.start_seconds: float | None = None
         self.rounds_since: float | None = None
-        self._enough = enough
-        self._min_rounds = min_rounds
-        self._max_seconds = max_seconds
+        self._rules = rules
         self._random = random.Random(seed)  # noqa: S311  # an order of turns
         self._again = again
-        self._warmup_turns = warmup_turns
-        self._least_jobs = least_jobs
         self._clock = clock
         self._members: dict[int, _Member] = {}
         self._waited: dict[int, float] = {}
@@ -84,7 +89,7 @@ class TurnKeeper(Turns):
         self._round_since = 0.0
         self._core: int | None = None
         self._started_at = clock()
-        self._next_check = min_rounds
+        self._next_check = rules.min_rounds
 
     @property
     def pipes(self) -> list[Connection]:
@@ -162,7 +167,7 @@ class TurnKeeper(Turns):
         if self.measuring_since is None:
             self.measuring_since = now
         if self.rounds_since is None and all(
-            each.num_measured >= self._warmup_turns for each in self._members.values()
+            each.num_measured >= self._rules.warmup_turns for each in self._members.values()
         ):
             self.rounds_since = now
         self._round_since = now
@@ -174,31 +179,31 @@ class TurnKeeper(Turns):
     def _measure(self, key: int) -> None:
         member = self._members[key]
         position = len(self._members) - len(self._order)
-        member.is_warm = member.num_measured >= self._warmup_turns
+        member.is_warm = member.num_measured >= self._rules.warmup_turns
         member.num_measured += 1
         self._grant(key, Grant(self._round_number, position, not member.is_warm, self._core))
 
     def _end_round(self) -> None:
-        if len(self._round) >= self._least_jobs:
+        if len(self._round) >= self._rules.least_jobs:
             self.rounds.append(self._round)
         self._round = {}
 
     def _is_over(self) -> bool:
-        if len(self._members) < self._least_jobs or self._is_time_up():
+        if len(self._members) < self._rules.least_jobs or self._is_time_up():
             return True
         if len(self.rounds) < self._next_check:
             return False
         # Not after every round: the check takes time, and a round more or less changes little.
         self._next_check = int(len(self.rounds) * _RECHECK_FACTOR) + 1
-        return self._enough(self.rounds)
+        return self._rules.enough(self.rounds)
 
     def _is_time_up(self) -> bool:
         """Whether the seconds are over, or would be before another round ends, once there are enough rounds."""
         if self.measuring_since is None:
             return False
         now = self._clock()
-        left = self.measuring_since + self._max_seconds - now
-        return left <= 0 or (len(self.rounds) >= self._min_rounds and now - self._round_since > left)
+        left = self.measuring_since + self._rules.max_seconds - now
+        return left <= 0 or (len(self.rounds) >= self._rules.min_rounds and now - self._round_since > left)
 
     def _grant(self, key: int, grant: Grant) -> None:
         member = self._members[key]

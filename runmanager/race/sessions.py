@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from runmanager.errors import RunManagerError
 from runmanager.launching.local.turns import TurnClient, Turns
 from runmanager.launching.plan import Action, PlannedRun, stored_record
-from runmanager.race.keeper import Round, TurnKeeper
+from runmanager.race.keeper import Round, RoundRules, TurnKeeper
 from runmanager.records.run.status import Status
 from runmanager.results.stats.paired_speedup import MAX_SESSIONS, MIN_ROUNDS, is_narrow, log_ratios
 from runmanager.training.options.groups import PairedOptions
@@ -80,9 +80,7 @@ class PairedSessions:
         self._keys, self._can_restart, self.has_next = list(keys), can_restart, False
         self._log_ratios = self._log_ratios or [[] for _ in keys[1:]]
         self._keeper = TurnKeeper(
-            enough=self._session_is_over,
-            min_rounds=self._min_rounds,
-            max_seconds=self._options.max_seconds,
+            RoundRules(self._session_is_over, self._min_rounds, self._options.max_seconds),
             measuring_since=None if self._keeper is None else self._keeper.measuring_since,
             seed=seed + sum(map(len, self._log_ratios)),
             again=again,

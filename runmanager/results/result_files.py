@@ -18,8 +18,8 @@ from runmanager.results.load.several_sweeps import common_root, read_sweeps
 from runmanager.results.report.html_table import to_html
 from runmanager.results.sweep_snapshot import SweepSnapshot
 from runmanager.results.table_model.columns import Table
-from runmanager.results.tables.cross_sweep import cross_sweep_rows
 from runmanager.results.tables.results_table import epoch_rows, inference_rows
+from runmanager.results.tables.shown_rows import cross_sweep_rows
 from runmanager.results.tables.text_formats import iter_json, to_csv, to_json, to_markdown
 from runmanager.results.write_throttle import WriteThrottle
 

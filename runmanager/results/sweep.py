@@ -24,7 +24,7 @@ from runmanager.results.sweep_snapshot import SweepSnapshot
 from runmanager.results.table_model.columns import Table
 from runmanager.results.table_model.formatting import Spread, human_columns
 from runmanager.results.tables.query import TableQuery, in_list
-from runmanager.results.tables.seeds import collapse_seeds, without_shorter_runs
+from runmanager.results.tables.shown_rows import collapse_seeds, without_shorter_runs
 from runmanager.text import printable_line
 from runmanager.validation import did_you_mean
 

@@ -11,9 +11,8 @@ import torch
 
 from runmanager.errors import UsageError
 from runmanager.records.run.run_record import PHASES, EpochRecord
-from runmanager.tracking.device.prefetch import batch_on_device
-from runmanager.tracking.epoch_metrics.epoch_meter import EpochMeter, notes_on
-from runmanager.tracking.epoch_metrics.epoch_summary import EpochParts, epoch_record
+from runmanager.tracking.device.transfer import batch_on_device
+from runmanager.tracking.epoch_metrics.epoch_meter import EpochMeter, EpochParts, epoch_record, notes_on
 from runmanager.tracking.epoch_metrics.epoch_totals import EpochTotals, ShareTotals
 from runmanager.tracking.epoch_metrics.evaluation import Evaluation
 from runmanager.tracking.epoch_metrics.logged_metrics import (
@@ -32,8 +31,7 @@ from runmanager.tracking.epoch_part import EpochPart
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 from runmanager.tracking.monitoring.loader_workers import worker_start_methods
 from runmanager.tracking.options import StepObserver
-from runmanager.tracking.timing.driven_loop import DrivenLoop
-from runmanager.tracking.timing.phases import PhaseTimes, PhaseTracker, Span
+from runmanager.tracking.timing.phases import DrivenLoop, PhaseTimes, PhaseTracker, Span
 from runmanager.tracking.timing.timer import TRAINING, PhaseTimer
 
 _END = object()

@@ -22,6 +22,7 @@ from runmanager.records.settings.values import flatten, plain_settings
 from runmanager.records.storage.reader import Damage, read_epochs, read_record, read_sweep, read_tolerantly, run_name
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.sweep.sweep_record import (
+    SweepCommand,
     fresh_sweep_folder,
     plan_cell,
     read_sweep_record,
@@ -31,18 +32,16 @@ from runmanager.records.sweep.sweep_record import (
 from runmanager.text import error_line
 from runmanager.tracking.checkpoint.training_state import loop_checkpointer
 from runmanager.tracking.device.devices import resolve_device
+from runmanager.tracking.environment.cell_process import refuse_several_ranks
 from runmanager.tracking.environment.code_hashes import hash_user_code
 from runmanager.tracking.environment.environment import capture_environment, command_line, hydra_choices
-from runmanager.tracking.environment.rank_check import refuse_several_ranks
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_metrics.prediction_task import PredictionOptions
 from runmanager.tracking.inactive_run import InactiveRun
 from runmanager.tracking.introspect.loader_inspection import count_samples
-from runmanager.tracking.lifecycle.continuation import continue_run, find_shorter
 from runmanager.tracking.lifecycle.finalizers import write_tables_if_begun, write_tables_when_dropped
-from runmanager.tracking.lifecycle.open_run import open_run
-from runmanager.tracking.metric_definitions import declared_directions, larger_is_better
-from runmanager.tracking.options import RunOptions, TensorBoardOptions
+from runmanager.tracking.lifecycle.open_run import continue_run, find_shorter, open_run
+from runmanager.tracking.options import RunOptions, TensorBoardOptions, declared_directions, larger_is_better
 from runmanager.tracking.ranks.run_ranks import RunRanks
 from runmanager.tracking.run import ActiveRun
 from runmanager.tracking.sinks import ConsoleSink, Sink
@@ -309,7 +308,7 @@ class RunManager:
             varying = varying_settings(read_sweep_record(self.paths), cell)
             name = f"{readable_name(flatten(settings), distinguishing=varying)}-{short_signature(identity)}"
             cell = msgspec.structs.replace(cell, run=folder_name(name), name=name)
-        plan = write_cells(self.paths, [cell], axes=None, command=command_line(), default_device=self._default_device)
+        plan = write_cells(self.paths, [cell], SweepCommand(command_line(), default_device=self._default_device))
         if not paths:  # another process may have named the cell first
             cell = next(each for each in plan.planned if each.signature == identity)
         record = RunRecord(

@@ -24,16 +24,14 @@ from runmanager.tracking.introspect.isolation import looking
 from runmanager.tracking.introspect.loader_inspection import peek_batch
 from runmanager.tracking.introspect.model_copy import num_parameters
 from runmanager.tracking.lifecycle.finalizers import end_run_when_dropped, register, unregister
-from runmanager.tracking.lifecycle.outcome import asked_to_stop, outcome_of, write_traceback
+from runmanager.tracking.lifecycle.outcome import StopPolicy, asked_to_stop, outcome_of, write_traceback
 from runmanager.tracking.lifecycle.run_epochs import OpenEpoch
 from runmanager.tracking.lifecycle.run_measurements import RunMeasurements
 from runmanager.tracking.lifecycle.run_sinks import RunNotes, RunSinks
 from runmanager.tracking.lifecycle.run_values import RunMedia, RunValues
-from runmanager.tracking.lifecycle.stop_policy import StopPolicy
-from runmanager.tracking.metric_definitions import RunDirections
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 from runmanager.tracking.monitoring.loader_workers import tell_lost_batches
-from runmanager.tracking.options import Checkpointer, RunOptions
+from runmanager.tracking.options import Checkpointer, RunDirections, RunOptions
 from runmanager.tracking.ranks.run_ranks import RunRanks
 from runmanager.tracking.run_calls import JobCalls, LoopCalls
 from runmanager.tracking.sinks import Sink

@@ -21,11 +21,11 @@ from runmanager.tracking.epoch_metrics.prediction_task import IGNORED, Task
 from runmanager.tracking.epoch_metrics.step_values import Reduce
 from runmanager.tracking.epoch_recorder import EpochRecorder
 from runmanager.tracking.inference import measure_inference
+from runmanager.tracking.lifecycle.outcome import StopPolicy
 from runmanager.tracking.lifecycle.run_epochs import OpenEpoch
 from runmanager.tracking.lifecycle.run_measurements import RunMeasurements
 from runmanager.tracking.lifecycle.run_sinks import RunNotes, RunSinks
 from runmanager.tracking.lifecycle.run_values import RunMedia, RunValues, Summary
-from runmanager.tracking.lifecycle.stop_policy import StopPolicy
 from runmanager.tracking.ranks.run_ranks import RunRanks
 from runmanager.tracking.step_loop import StepLoop
 from runmanager.tracking.timing.interleaving import RunClock, RunTurns

@@ -14,7 +14,7 @@ from runmanager.records.storage.run_folder import RunFolder
 from runmanager.text import error_line, pluralize
 from runmanager.tracking.checkpoint.training_state import TrainingState
 from runmanager.tracking.device.devices import made_current, preserve_random_states, seed_everything
-from runmanager.tracking.device.prefetch import BatchCopier, SideStream, prefetch
+from runmanager.tracking.device.transfer import BatchCopier, SideStream, prefetch
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.introspect.isolation import quiet_thread
 from runmanager.tracking.introspect.step_cost import count_step_cost
@@ -23,8 +23,7 @@ from runmanager.tracking.options import STREAMING_DEVICES, RunOptions, TurnSourc
 from runmanager.tracking.run import ActiveRun
 from runmanager.tracking.sinks import Sink
 from runmanager.tracking.tensorboard.sink import default_sinks
-from runmanager.training.criteria.loss import build_loss
-from runmanager.training.criteria.metrics import EvaluationMetrics, build_metrics
+from runmanager.training.criteria import EvaluationMetrics, build_loss, build_metrics
 from runmanager.training.datasets.registry import Data, load_dataset
 from runmanager.training.loading.loaders import EpochLoader, Loaders, build_loaders
 from runmanager.training.loop import evaluate_epoch, tracker, train_epoch

@@ -17,7 +17,7 @@ import torch
 from runmanager.errors import UsageError
 from runmanager.tracking.device.transfer import to_device
 from runmanager.tracking.epoch_metrics.epoch_meter import EpochMeter
-from runmanager.training.criteria.loss import Loss
+from runmanager.training.criteria import Loss
 from runmanager.training.step.stepper import Forward, Stepper
 
 Track = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None]

@@ -21,7 +21,7 @@ from runmanager.records.run.status import Reason, Status
 from runmanager.records.settings.grid import expand_grid
 from runmanager.records.settings.signature import short_signature, signature
 from runmanager.records.storage.ownership import claim_run
-from runmanager.records.sweep.sweep_record import plan_cell, write_cells
+from runmanager.records.sweep.sweep_record import SweepCommand, plan_cell, write_cells
 
 from ..documented import example_in
 
@@ -135,7 +135,7 @@ def write_sweep(folder: Path, *, batch_sizes: Sequence[int] = (1000, 100), num_e
         for epoch in () if skipped else range(1, num_epochs + 1):
             run.append(_epoch(epoch, params.batch_size))
         run.close()
-    write_cells(paths, cells, axes=axes, command=["runmanager", "sweep"])
+    write_cells(paths, cells, SweepCommand(["runmanager", "sweep"], axes=axes))
     return paths
 
 

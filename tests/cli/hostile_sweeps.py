@@ -25,7 +25,7 @@ from runmanager.records.settings.signature import readable_name, short_signature
 from runmanager.records.storage.labels import Labels, SweepLabels
 from runmanager.records.storage.ownership import claim_run
 from runmanager.records.storage.versioned_file import encode_record
-from runmanager.records.sweep.sweep_record import plan_cell, write_cells
+from runmanager.records.sweep.sweep_record import SweepCommand, plan_cell, write_cells
 
 __all__ = ["AXIS", "CHOICES", "COMMANDS", "HOSTILE", "METRIC", "WORDS", "Place"]
 
@@ -201,7 +201,7 @@ def _write_sweep(paths: SweepPaths, values: Sequence[str]) -> None:
         paths.run(name).log.write_bytes(ALL.encode() + b"\xff\n" + ALL.encode())
         if has_failed:
             paths.run(name).error.write_bytes(ALL.encode() + b"\xff")
-    write_cells(paths, cells, axes={AXIS: list(values), "seed": [1, 2]}, command=["runmanager", "sweep", *WORDS])
+    write_cells(paths, cells, SweepCommand(["runmanager", "sweep", *WORDS], axes={AXIS: list(values), "seed": [1, 2]}))
     labels = Labels((ALL, "=1+1"), ALL)
     replace_file(paths.labels, encode_record(SweepLabels(tags=labels.tags, note=labels.note, runs={name: labels})))
 

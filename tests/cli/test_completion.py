@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from runmanager.cli.completion import complete_sweeps
+from runmanager.cli.arguments import complete_sweeps
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.results.result_files import write_tables

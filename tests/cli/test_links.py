@@ -7,7 +7,7 @@ import pytest
 
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.sweep.sweep_record import read_sweep_record, write_cells
+from runmanager.records.sweep.sweep_record import SweepCommand, read_sweep_record, write_cells
 
 MARK = "text-of-another-folder"
 
@@ -66,4 +66,4 @@ def test_a_linked_folder_of_runs_is_neither_read_nor_written(sweep: SweepPaths, 
     record = read_sweep_record(sweep)
     assert record is not None
     with pytest.raises(RecordError, match="runs must be a folder, got a link"):
-        write_cells(sweep, record.planned, axes=None, command=["again"])
+        write_cells(sweep, record.planned, SweepCommand(["again"]))

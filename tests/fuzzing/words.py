@@ -14,14 +14,13 @@ from runmanager.app.compose.override_grid import read_override_grid
 from runmanager.app.compose.saved_preset import preset_text
 from runmanager.app.compose.schema import conf_folder
 from runmanager.app.programs.cell_metrics import logged_numbers
-from runmanager.app.programs.script.arguments.cell_arguments import form_faults, make_arguments
-from runmanager.app.programs.script.arguments.setting_words import parse_settings
+from runmanager.app.programs.script.arguments.setting_words import form_faults, make_arguments, parse_settings
 from runmanager.app.programs.script.output.printed_metrics import StreamScanner
 from runmanager.app.programs.script.output.scalar_pattern import parse_scalars
 from runmanager.app.request.sweep_request import SweepRequest
 from runmanager.app.ui.pages import Pages
 from runmanager.app.ui.sweep_board import SweepBoard
-from runmanager.app.ui.web_app import Access, WebApp
+from runmanager.app.ui.web_server import Access, WebApp
 from runmanager.launching.hydra_internals import version_base
 from runmanager.results.gate.fail_if import parse_condition as parse_gate
 from runmanager.results.table_model.columns import Row

@@ -13,8 +13,7 @@ from runmanager import RunManager
 from runmanager.errors import ConfigurationError
 from runmanager.records.run.run_record import Grant
 from runmanager.records.storage.reader import read_run
-from runmanager.tracking.device.prefetch import SideStream, prefetch
-from runmanager.tracking.device.transfer import to_device
+from runmanager.tracking.device.transfer import SideStream, prefetch, to_device
 from runmanager.tracking.epoch_metrics.epoch_meter import CorrectCounter
 from runmanager.tracking.epoch_metrics.evaluation import Evaluation
 from runmanager.tracking.monitoring.calibration import calibrate

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runmanager.records.storage.driven_sweep import DRIVEN_VARIABLE
+from runmanager.records.storage.ownership import DRIVEN_VARIABLE
 
 APP = """
 import copy, json, logging, os, sys
@@ -23,7 +23,7 @@ from omegaconf import OmegaConf
 import runmanager.launching.hydra_job as hydra_job
 from runmanager.errors import RecordError
 from runmanager.launching.hydra_internals import version_base
-from runmanager.launching.task_reference import TaskReference
+from runmanager.launching.work import TaskReference
 
 seen = {}
 

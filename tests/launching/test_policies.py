@@ -10,8 +10,7 @@ import pytest
 
 from runmanager.launching.local.engine import LocalEngine
 from runmanager.launching.local.gpus import GpuRequest, GpuSlots
-from runmanager.launching.local.job_loop import Retries
-from runmanager.launching.local.jobs import Job, Limits, LimitWatch, Listener, ProcessExit, outcome_of_exit
+from runmanager.launching.local.jobs import Job, Limits, LimitWatch, Listener, ProcessExit, Retries, outcome_of_exit
 from runmanager.launching.local.worker import Returned
 from runmanager.records.run.heartbeat import read_beat
 from runmanager.records.run.status import Outcome, Reason, Status

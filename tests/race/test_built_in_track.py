@@ -11,11 +11,10 @@ from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.launcher import CellJob
 from runmanager.launching.local.turns import Turns
-from runmanager.race.built_in_track import BuiltInTrack, Entry
-from runmanager.race.contender import Seen
+from runmanager.race.built_in_track import BuiltInTrack, Entry, Seen
+from runmanager.race.heat import race_speedup
 from runmanager.race.keeper import TurnKeeper
 from runmanager.records.run.status import Outcome, Reason, Status
-from runmanager.results.stats.race import race_speedup
 from runmanager.training.options.groups import DataLoaderOptions
 from runmanager.training.options.job import TrainingOptions
 

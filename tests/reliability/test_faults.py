@@ -58,10 +58,10 @@ from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.ownership import claim_run
-from runmanager.records.sweep.sweep_record import PlannedCell, write_cells
+from runmanager.records.sweep.sweep_record import PlannedCell, SweepCommand, write_cells
 
 sweep = SweepPaths(Path("outputs/sweep"))
-write_cells(sweep, [PlannedCell("s", "a", {"lr": 0.1})], axes=None, command=["c"])
+write_cells(sweep, [PlannedCell("s", "a", {"lr": 0.1})], SweepCommand(["c"]))
 me = ProcessIdentity.current()
 folder = claim_run(sweep.run("a"), RunRecord(name="a", signature="s", status=Status.RUNNING, config={}, owner=me))
 for epoch in range(1, 4):

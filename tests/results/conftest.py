@@ -16,7 +16,7 @@ from runmanager.records.settings.signature import readable_name, short_signature
 from runmanager.records.settings.values import differing_settings, flatten
 from runmanager.records.storage.ownership import claim_run
 from runmanager.records.storage.reader import StoredRun, SweepContents
-from runmanager.records.sweep.sweep_record import plan_cell, write_cells
+from runmanager.records.sweep.sweep_record import SweepCommand, plan_cell, write_cells
 
 HOST = Environment(
     host="anvil",
@@ -100,7 +100,7 @@ class SweepMaker:
         """Write sweep.json for these cells, with what else a command gives."""
         varying = differing_settings([flatten(config) for config in configs])
         cells = [plan_cell(signature(config), run_name(config, varying), config) for config in configs]
-        write_cells(self.paths, cells, axes={}, command=("runmanager", "sweep"), **given)
+        write_cells(self.paths, cells, SweepCommand(("runmanager", "sweep"), axes={}, **given))
 
     def run(self, config: Mapping[str, Any], epochs: Sequence[EpochRecord] | None = None, **fields: Any) -> str:
         """Write a run and return its name; by default six epochs of two seconds follow a slow first one."""

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.storage.reader import StoredRun, read_run, read_sweep
-from runmanager.tracking import metric_definitions
+from runmanager.tracking import options
 
 NUM_SAMPLES = 50
 
@@ -85,7 +85,7 @@ def loader() -> DataLoader[Any]:
 @pytest.fixture
 def own_directions(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Forget the directions that a test declares, as they hold for the whole process."""
-    monkeypatch.setattr(metric_definitions, "_declared", {})
+    monkeypatch.setattr(options, "_declared", {})
     yield
 
 

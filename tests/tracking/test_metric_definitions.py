@@ -13,8 +13,8 @@ from torch import nn
 import runmanager
 from runmanager import EarlyStopOptions, RunManager, RunOptions, UsageError, define_metric
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.run.metric_direction import is_larger_better
-from runmanager.tracking.metric_definitions import larger_is_better
+from runmanager.records.run.metric_names import is_larger_better
+from runmanager.tracking.options import larger_is_better
 
 pytestmark = pytest.mark.usefixtures("own_directions")
 

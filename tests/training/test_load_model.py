@@ -222,7 +222,7 @@ def _with_model(run, model):
         ({"_target_": ["subprocess", "Popen"]}, r"\['subprocess', 'Popen'\] as"),
         ({"_target_": "\x1b[2J"}, r"'\\x1b\[2J' as"),
         (
-            {"_target_": "runmanager.tracking.environment.commit.subprocess.Popen", "args": ["touch", "ran"]},
+            {"_target_": "runmanager.tracking.environment.program_code.subprocess.Popen", "args": ["touch", "ran"]},
             r"as model._target_ \(the module subprocess\)",
         ),
         ({"_target_": "torch.nn.modules.module.torch.fx.GraphModule"}, r"\(the module torch\)"),
@@ -254,7 +254,7 @@ def test_a_stored_target_is_data(train, own_module, tmp_path, model, named):
     assert sys.path == path
 
 
-@pytest.mark.parametrize("target", ["torch.nn.Identity", "runmanager.training.models.torchvision_models.Resized"])
+@pytest.mark.parametrize("target", ["torch.nn.Identity", "runmanager.training.models.builtin_models.Resized"])
 def test_a_stored_network_of_a_known_package_needs_no_trust(train, target):
     run = _with_model(train(), {"name": "custom", "_target_": target, "network": None, "side": 3})
     with pytest.raises(UsageError, match="must fit its model, got another one"):  # it was built

@@ -22,9 +22,9 @@ from runmanager.records.settings.signature import readable_name, short_signature
 from runmanager.records.settings.values import differing_settings, flatten
 from runmanager.records.storage.reader import read_sweep
 from runmanager.records.storage.versioned_file import encode_record
-from runmanager.records.sweep.sweep_record import PlannedCell, plan_cell, write_cells
+from runmanager.records.sweep.sweep_record import PlannedCell, SweepCommand, plan_cell, write_cells
 from runmanager.results.program_files.folder_metrics import ProgramMetrics
-from runmanager.results.program_files.metric_naming import ProgramMetric
+from runmanager.results.program_files.metric_tables import ProgramMetric
 from runmanager.text import encodable, in_backticks, shell_join
 from runmanager.validation import suggestion
 
@@ -240,7 +240,7 @@ def _write_plan(cells: dict[str, FoundRun], folder: Path, sweep: SweepPaths) -> 
         cell = plan_cell(identity, folder_name(name), run.settings, unsigned=(), choices=run.choices, name=name)
         planned.append(cell)
     command = ("runmanager", "adopt", encodable(str(folder)), "--name", sweep.name)
-    record = write_cells(sweep, planned, axes=None, command=command, default_device=None)
+    record = write_cells(sweep, planned, SweepCommand(command, default_device=None))
     return {cell.signature: cell for cell in record.planned}
 
 

@@ -13,7 +13,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
-from runmanager.app.request.override_quoting import format_override, quote_text
+from runmanager.app.request.command import format_override, quote_text
 from runmanager.app.request.sweep_request import SweepRequest
 from runmanager.errors import ConfigurationError, UsageError
 from runmanager.records.files.file_errors import require_few_values

@@ -14,7 +14,7 @@ from hydra.errors import HydraException
 
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.grid_rules import GridRules, KnownSettings, varying_names
-from runmanager.app.request.override_quoting import quote_text
+from runmanager.app.request.command import quote_text
 from runmanager.errors import ConfigurationError
 from runmanager.records.settings.grid import size_fault
 from runmanager.text import first_line, shell_quote

@@ -117,7 +117,7 @@ def _height(parts: "Sequence[RenderableType]", console: Console) -> int:
 
 def _best_cells(sweep: SweepPaths, results: "Table", pairs: "ComparisonTable | None") -> "Table":
     """The cells, the best first, with a line for what is left out, and where legend and notes are, also of `pairs`."""
-    from runmanager.results.tables.seeds import collapse_seeds, without_shorter_runs, without_skipped_cells
+    from runmanager.results.tables.shown_rows import collapse_seeds, without_shorter_runs, without_skipped_cells
     from runmanager.results.tables.sorting import best_first
 
     shown_by = f"{in_backticks(command_on(sweep, 'table', '--all'))} shows"
@@ -135,7 +135,7 @@ def _best_cells(sweep: SweepPaths, results: "Table", pairs: "ComparisonTable | N
 
 def _pairs_with_answer(sweep: SweepPaths, comparison: "ComparisonTable") -> "ComparisonTable":
     """The pairs with an answer: the sentences say what could not be compared."""
-    from runmanager.results.tables.seeds import pairs_with_answer, without_shorter_runs
+    from runmanager.results.tables.shown_rows import pairs_with_answer, without_shorter_runs
 
     return without_shorter_runs(
         pairs_with_answer(comparison), f"{in_backticks(command_on(sweep, 'compare', '--all'))} shows"

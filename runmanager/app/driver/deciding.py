@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from runmanager.app.display.run_line import run_label
-from runmanager.app.driver.late_cells import LateCells, late_obstacles, seeds_of
 from runmanager.app.driver.program import CellGrid
 from runmanager.app.driver.run_listener import SweepListener
+from runmanager.app.driver.sweep_plan import LateCells, late_obstacles, seeds_of
 from runmanager.app.request.sweep_request import flag_of
 from runmanager.errors import ConfigurationError, UsageError
 from runmanager.launching.launcher import CellLauncher

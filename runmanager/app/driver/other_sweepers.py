@@ -35,7 +35,7 @@ from runmanager.records.files.paths import FolderIdentity, SweepPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.settings.values import differing_settings
 from runmanager.records.storage.reader import read_record, run_names
-from runmanager.records.sweep.sweep_record import PlannedCell, plan_cell, write_cells
+from runmanager.records.sweep.sweep_record import PlannedCell, SweepCommand, plan_cell, write_cells
 from runmanager.signals import INTERRUPTED_STATUS
 from runmanager.tracking.environment.environment import command_line
 
@@ -135,7 +135,7 @@ class OtherSweeper:
         axes = {name: [each[name] for each in settings if name in each] for name in differing_settings(settings)}
         with require_output_root(folder.parent):
             derived = derived_settings(grid.cells)
-            write_cells(self._sweep, self._cells, axes=axes, command=command_line(), derived=derived)
+            write_cells(self._sweep, self._cells, SweepCommand(command_line(), axes=axes, derived=derived))
         self._folder = self._folder or FolderIdentity(folder)
 
     def launched(self, returns: Sequence[JobReturn], first: int) -> None:

@@ -96,8 +96,7 @@ def run_preflight(request: PreflightRequest) -> list[str]:
 
 def _criteria_faults(parts: Sequence[Parts]) -> list[str]:
     """Faults of losses and metrics that are found without data."""
-    from runmanager.training.criteria.loss import build_loss
-    from runmanager.training.criteria.metrics import direction_faults, metric_argument_faults
+    from runmanager.training.criteria import build_loss, direction_faults, metric_argument_faults
 
     faults = []
     for loss in _distinct(each.loss for each in parts):
@@ -151,7 +150,7 @@ def _fitting_faults(dataset: Any, parts: Sequence[Parts], request: PreflightRequ
     """Faults of a built-in dataset's parts: labels and loss, metrics, shapes, memory and micro-batches."""
     import torch
 
-    from runmanager.training.criteria.loss import build_loss
+    from runmanager.training.criteria import build_loss
     from runmanager.training.datasets.registry import load_dataset
     from runmanager.training.models.builtin_models import build_model
     from runmanager.training.step.micro_batches import piece_faults
@@ -184,7 +183,7 @@ def _metric_faults(metrics: Mapping[str, Any], loss: Any, num_outputs: int, data
     """Faults of metrics on a batch of the dataset's first labels, with predictions of a built-in model's shape."""
     import torch
 
-    from runmanager.training.criteria.metrics import EvaluationMetrics, build_metrics
+    from runmanager.training.criteria import EvaluationMetrics, build_metrics
 
     if not metrics:
         return []
@@ -207,8 +206,7 @@ def _size_faults(network: Any) -> list[str]:
 
 def _model_faults(model: Any) -> list[str]:
     from runmanager.training.custom_targets import check_arguments, resolve_target
-    from runmanager.training.models.builtin_models import MODEL_ARGUMENTS
-    from runmanager.training.models.torchvision_models import architecture_faults
+    from runmanager.training.models.builtin_models import MODEL_ARGUMENTS, architecture_faults
 
     try:
         if isinstance(model, TorchvisionModelOptions):

@@ -14,7 +14,6 @@ from rich.console import Console
 from runmanager.app.display.final_summary import announce_end, notification_faults, ring, show_duel, show_results
 from runmanager.app.display.output import line_of, make_console
 from runmanager.app.driver.deciding import Deciding, DecidingOptions
-from runmanager.app.driver.late_cells import LateCells
 from runmanager.app.driver.preflight import (
     predict_skipped,
     refuse_literal_secrets,
@@ -25,6 +24,7 @@ from runmanager.app.driver.program import CellGrid, Program
 from runmanager.app.driver.run_listener import SweepListener
 from runmanager.app.driver.search import Search, SearchOptions
 from runmanager.app.driver.sweep_plan import (
+    LateCells,
     end_silent_runs,
     mixing_notices,
     named_in_sweep,
@@ -41,8 +41,8 @@ from runmanager.race.pairing import Pairing, make_pairing, pairing_notices
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver, timeout_faults
-from runmanager.records.storage.driven_sweep import DRIVEN_VARIABLE
-from runmanager.records.sweep.start_order import Order
+from runmanager.records.settings.grid import Order
+from runmanager.records.storage.ownership import DRIVEN_VARIABLE
 from runmanager.records.sweep.sweep_record import fresh_sweep_folder, leave_sweep
 from runmanager.signals import INTERRUPTED_STATUS, handle_signals
 from runmanager.text import pluralize

@@ -14,8 +14,8 @@ from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
-from runmanager.records.storage.bulk_reading import SharedParts, gc_paused
 from runmanager.records.storage.reader import read_record, run_names
+from runmanager.records.storage.versioned_file import SharedParts, gc_paused
 from runmanager.records.sweep.sweep_record import PlannedCell, SweepRecord, read_sweep_record, settings_of_cells
 from runmanager.text import pluralize
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from runmanager.app.follow.sweep_state import CellState, SweepReader
-from runmanager.app.request.override_quoting import format_override
+from runmanager.app.request.command import format_override
 from runmanager.errors import RecordError, UsageError
 from runmanager.launching.job_registry import QUEUE_NAME
 from runmanager.launching.launchers import local_queue

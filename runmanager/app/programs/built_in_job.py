@@ -14,7 +14,7 @@ from runmanager.app.compose.schema import Config
 from runmanager.app.driver.preflight import check_cells, check_host_capacity
 from runmanager.app.driver.program import Can, CellGrid, Program, Storage
 from runmanager.app.programs.sweep_settings import run_folder_overrides
-from runmanager.app.request.override_quoting import quote_text
+from runmanager.app.request.command import quote_text
 from runmanager.app.request.sweep_request import CONTINUES, RUN_NAME
 from runmanager.errors import ConfigurationError
 from runmanager.launching.launcher import CellLauncher

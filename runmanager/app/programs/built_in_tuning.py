@@ -22,8 +22,7 @@ from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.hydra_internals import hydra_words
 from runmanager.launching.launcher import CellLauncher, Trait
 from runmanager.race.answer import Answer, show_answer, write_tuning
-from runmanager.race.built_in_track import BuiltInTrack, Entry
-from runmanager.race.contender import Seen
+from runmanager.race.built_in_track import BuiltInTrack, Entry, Seen
 from runmanager.race.heat import Factor, Settings, repetition_faults
 from runmanager.race.search import Search, Tuning
 from runmanager.race.speed_settings import PRECISION, RACED, THREADS, Conditions, setting_now, speed_factors

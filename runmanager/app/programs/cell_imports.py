@@ -4,9 +4,8 @@ import logging.config
 import logging.handlers  # noqa: F401  # Hydra's logging imports both
 from importlib import import_module
 
-import runmanager.results.program_files.found_metrics  # noqa: F401  # for the cells, not for this module
-from runmanager.tracking.device.cpu_model import cpu_model
-from runmanager.tracking.environment.environment import library_versions
+import runmanager.results.program_files.folder_metrics  # noqa: F401  # for the cells, not for this module
+from runmanager.tracking.environment.environment import cpu_model, library_versions
 
 import_module("hydra_plugins.runmanager")  # its callback comes with each cell of an application
 cpu_model()  # both are remembered

@@ -43,7 +43,7 @@ from runmanager.records.run.program_report import ProgramKind, kind_of_program
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.storage.reader import StoredRun, read_epochs, read_record
 from runmanager.text import format_value, shell_quote
-from runmanager.tracking.metric_definitions import check_name
+from runmanager.tracking.options import check_name
 
 Metrics = dict[str, float | None]
 
@@ -136,7 +136,7 @@ def merged_metrics(paths: RunPaths, known: RunRecord, found: FoundMetrics) -> tu
 
     `known` has only what the program logged; a name that it logged is not taken from anywhere else.
     """
-    from runmanager.results.program_files.found_metrics import found_metrics
+    from runmanager.results.program_files.folder_metrics import found_metrics
 
     logged = dict.fromkeys(_logged_names(_epochs(paths)))
     summary: Metrics = dict(known.summary or {})

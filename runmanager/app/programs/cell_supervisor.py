@@ -46,9 +46,8 @@ from runmanager.records.storage.run_folder import RunFolder
 from runmanager.signals import handle_signals, sigchld_ignored
 from runmanager.tracking.environment.cell_process import ATTEMPT_VARIABLE, RUN_VARIABLE
 from runmanager.tracking.environment.environment import host_environment
-from runmanager.tracking.lifecycle.continuation import continue_run
 from runmanager.tracking.lifecycle.finalizers import last_run_begun_here
-from runmanager.tracking.lifecycle.open_run import open_run
+from runmanager.tracking.lifecycle.open_run import continue_run, open_run
 from runmanager.tracking.lifecycle.outcome import outcome_of, write_traceback
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 

@@ -10,12 +10,11 @@ from runmanager.app.driver.program import Storage
 from runmanager.app.driver.search import SearchOptions
 from runmanager.app.driver.sweep_driver import DriverOptions
 from runmanager.app.programs.cell_metrics import metric_advice
-from runmanager.app.request.command import choice_faults
-from runmanager.app.request.override_quoting import quote_text
+from runmanager.app.request.command import choice_faults, quote_text
 from runmanager.app.request.sweep_request import SweepRequest, flag_of, options
 from runmanager.launching.plan import PlannedRun, Resume
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.run.metric_direction import prefers_larger
+from runmanager.records.run.metric_names import prefers_larger
 from runmanager.validation import fault
 
 Key = Callable[[str], str]

@@ -15,13 +15,22 @@ from runmanager.errors import ConfigurationError, SweepError
 from runmanager.launching.launcher import CellLauncher, Trait
 from runmanager.launching.plan import Cell, Resume
 from runmanager.race.answer import Answer, show_answer, write_tuning
-from runmanager.race.heat import Factor, Heat, Settings, repetition_faults
+from runmanager.race.heat import (
+    LEAST_ROUNDS,
+    Factor,
+    Heat,
+    Settings,
+    beaten,
+    fastest_of,
+    is_settled,
+    race_speedup,
+    repetition_faults,
+)
 from runmanager.race.search import Search
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import StoredRun, read_sweep
 from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.stats.descriptive import median
-from runmanager.results.stats.race import LEAST_ROUNDS, beaten, fastest_of, is_settled, race_speedup
 from runmanager.signals import INTERRUPTED_STATUS
 from runmanager.text import printable_line, shell_join
 from runmanager.validation import fault

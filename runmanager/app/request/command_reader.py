@@ -6,8 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from runmanager.app.request.command import HYDRA_FLAGS, HYDRA_OPTIONS, Command, choice_faults
-from runmanager.app.request.override_quoting import in_hydras_syntax
+from runmanager.app.request.command import HYDRA_FLAGS, HYDRA_OPTIONS, Command, choice_faults, in_hydras_syntax
 from runmanager.app.request.sweep_request import Form, Option, SweepRequest, options
 from runmanager.text import shell_join, shell_quote
 from runmanager.validation import fault

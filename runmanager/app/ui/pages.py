@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, NoReturn, TypeVar
 
-from runmanager.app.ui.drawing import Drawer, Drawing, DrawnPage
-from runmanager.app.ui.live_page import LivePage, address_of, compare_address, live_page
+from runmanager.app.ui.live_pages import Drawer, Drawing, DrawnPage, LivePage, address_of, compare_address, live_page
 from runmanager.app.ui.sweep_board import (
     ALL_SWEEPS,
     BoardSweep,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runmanager.app.follow.sweep_state import SweepReader
-from runmanager.app.ui.live_page import LivePage, address_of, compare_address, live_page
+from runmanager.app.ui.live_pages import LivePage, address_of, compare_address, live_page
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import EPOCHS, RECORD, SweepPaths, folder_entries
 from runmanager.results.compare.comparison import with_numbered_reasons
@@ -21,7 +21,7 @@ from runmanager.results.load.several_sweeps import SWEEP, SizeMemory, find_sweep
 from runmanager.results.load.summary_cache import CachedRun, SummaryMemory, stamps_of
 from runmanager.results.report.html_table import HtmlTable, build_html_table, render_template
 from runmanager.results.table_model.columns import Row, Table
-from runmanager.results.tables.seeds import without_shorter_runs
+from runmanager.results.tables.shown_rows import without_shorter_runs
 from runmanager.results.tables.sweep_listing import ListedSweep, list_sweep, listing, sweep_name
 from runmanager.results.write_throttle import WriteThrottle
 from runmanager.text import error_line

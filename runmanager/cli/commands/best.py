@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runmanager.cli.arguments import AtOption, BetterOption, RunFormat, RunFormatOption, SweepNames, TrustOption
-from runmanager.cli.completion import complete_metrics
+from runmanager.cli.arguments import (
+    AtOption,
+    BetterOption,
+    RunFormat,
+    RunFormatOption,
+    SweepNames,
+    TrustOption,
+    complete_metrics,
+)
 from runmanager.cli.printing import print_document, print_text, print_warning, warn_damaged, wrap_lines
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths
@@ -45,7 +52,7 @@ def best(
     from runmanager.results.findings.best_text import best_document, best_headline, best_sections, best_sentences
     from runmanager.results.load.loader import read_results
     from runmanager.results.load.several_sweeps import SWEEP, name_sweeps
-    from runmanager.results.table_model.sections import Section, format_sections
+    from runmanager.results.table_model.formatting import Section, format_sections
     from runmanager.results.tables.query import TableQuery
 
     query = TableQuery.parse(where=where)

@@ -10,16 +10,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runmanager.cli.arguments import AtOption, BetterOption, SweepName
-from runmanager.cli.completion import (
+from runmanager.cli.arguments import (
+    AtOption,
+    BetterOption,
+    SweepName,
     complete_axes,
     complete_baselines,
     complete_crossovers,
     complete_metrics,
     complete_sweeps,
 )
-from runmanager.cli.gate.conditions import FailIfOption, Verdict, answer_conditions, options_of_table
-from runmanager.cli.gate.proposed_duel import duel_of_sides, duel_of_sweeps
+from runmanager.cli.conditions import (
+    FailIfOption,
+    Verdict,
+    answer_conditions,
+    duel_of_sides,
+    duel_of_sweeps,
+    options_of_table,
+)
 from runmanager.cli.printing import (
     DATA_FORMATS,
     TableFormat,
@@ -270,7 +278,7 @@ def compare(
     from runmanager.results.gate.fail_if import parse_condition
     from runmanager.results.metrics.metric_lookup import any_direction, printed_notes
     from runmanager.results.tables.query import TableQuery
-    from runmanager.results.tables.seeds import without_shorter_runs, without_unmeasured_sides
+    from runmanager.results.tables.shown_rows import without_shorter_runs, without_unmeasured_sides
 
     if crossover is not None and format_ in (CompareFormat.CSV, CompareFormat.JSON, CompareFormat.GITHUB):
         raise UsageError(

@@ -12,8 +12,7 @@ from runmanager.app.request.command import after_separator
 from runmanager.app.request.sweep_request import options
 from runmanager.cli.arguments import FixedArgumentsCommand, fixed_arguments
 from runmanager.cli.commands.compare import OneSweep, SweepPair
-from runmanager.cli.gate.conditions import FailIfOption, Verdict, answer_conditions
-from runmanager.cli.gate.proposed_duel import could_say
+from runmanager.cli.conditions import FailIfOption, Verdict, answer_conditions, could_say
 from runmanager.cli.hydra_application import run_application
 from runmanager.cli.printing import print_text
 from runmanager.errors import UsageError
@@ -127,7 +126,7 @@ def _duel_of_settings(
             raise UsageError(f"A side of a duel must be overrides like device=cuda, got '{word}'.")
     _refuse_repeated(ctx.args)
     chosen, others = _own_words(ctx.args, place)
-    from runmanager.app.request.override_quoting import quote_text
+    from runmanager.app.request.command import quote_text
 
     if format_ is DuelFormat.GITHUB and "--quiet" not in others:
         others.append("--quiet")  # the comment alone is printed

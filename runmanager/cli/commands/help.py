@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from runmanager.cli.completion import complete_setting_names
+from runmanager.cli.arguments import complete_setting_names
 from runmanager.cli.printing import print_text
 from runmanager.errors import UsageError
 

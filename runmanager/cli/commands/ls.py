@@ -76,7 +76,7 @@ def ls(
 def diff(one: RunName, other: RunName, format_: RunFormatOption = RunFormat.TEXT) -> None:
     """Show what differs between two runs: settings, code, packages, hardware, metrics. Equal values are left out."""
     from runmanager.results.findings.run_diff import diff_runs, difference_document, difference_sections
-    from runmanager.results.table_model.sections import format_sections
+    from runmanager.results.table_model.formatting import format_sections
 
     sides = read_named_run(one), read_named_run(other)
     if format_ is RunFormat.JSON:
@@ -104,7 +104,7 @@ def show(
 ) -> None:
     """Show one run: its state, settings, epochs, times, environment, notes, files, log and error."""
     from runmanager.results.report.run_details import run_headline, run_sections
-    from runmanager.results.table_model.sections import format_sections
+    from runmanager.results.table_model.formatting import format_sections
 
     stored = read_named_run(run, settings)
     if format_ is RunFormat.JSON:

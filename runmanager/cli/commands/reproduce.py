@@ -17,7 +17,7 @@ def reproduce(run: RunName, trust: TrustOption = False) -> None:
     from runmanager.app.reproduce_command import current_environment
     from runmanager.app.reproduce_command import reproduce as command_for
     from runmanager.results.findings.run_diff import diff_environments, difference_sections
-    from runmanager.results.table_model.sections import format_sections
+    from runmanager.results.table_model.formatting import format_sections
 
     record = read_named_run(run).record
     reproduction = command_for(record, trust=trust)

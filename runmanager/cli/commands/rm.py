@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from runmanager.cli.arguments import SweepName, Target
-from runmanager.cli.completion import complete_targets
+from runmanager.cli.arguments import SweepName, Target, complete_targets
 from runmanager.cli.printing import print_text
 from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.file_errors import require_writable

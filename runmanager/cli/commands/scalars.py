@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from runmanager.cli.arguments import RunFormat, RunFormatOption
-from runmanager.cli.completion import complete_targets
+from runmanager.cli.arguments import RunFormat, RunFormatOption, complete_targets
 from runmanager.cli.printing import print_document, print_text
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import RunPaths
@@ -31,7 +30,7 @@ def scalars(
     from runmanager.app.programs.cell_metrics import logged_numbers
     from runmanager.records.run.metric_names import name_key
     from runmanager.records.storage.reader import read_run, read_sweep
-    from runmanager.results.table_model.sections import Section, format_sections
+    from runmanager.results.table_model.formatting import Section, format_sections
     from runmanager.text import format_value
 
     found = find_sweep_or_run(target)

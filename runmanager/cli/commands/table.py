@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runmanager.cli.arguments import BetterOption, SweepNames
-from runmanager.cli.completion import complete_columns
+from runmanager.cli.arguments import BetterOption, SweepNames, complete_columns
 from runmanager.cli.printing import (
     DATA_FORMATS,
     TableFormat,

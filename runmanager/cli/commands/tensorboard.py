@@ -24,8 +24,7 @@ from runmanager.records.sweep.lookup import find_sweep
 
 if TYPE_CHECKING:
     from runmanager.tracking.tensorboard.board_server import BoardServer
-    from runmanager.tracking.tensorboard.logdir import SweepLogdir
-    from runmanager.tracking.tensorboard.sweep_summary import SweepSummaryWriter
+    from runmanager.tracking.tensorboard.logdir import SweepLogdir, SweepSummaryWriter
 
 _REFRESH_SECONDS = 2  # how often new runs are linked and event files are read
 
@@ -53,8 +52,7 @@ def _serve(paths: SweepPaths, folder: Path, *, host: str, port: int | None) -> N
     from runmanager.tracking.tensorboard.board_server import BoardServer, data_server
 
     with BoardServer() as board:  # imports TensorBoard, which takes longer than the links
-        from runmanager.tracking.tensorboard.logdir import SweepLogdir
-        from runmanager.tracking.tensorboard.sweep_summary import SweepSummaryWriter
+        from runmanager.tracking.tensorboard.logdir import SweepLogdir, SweepSummaryWriter
 
         runs = SweepLogdir(paths, folder)
         runs.refresh()

@@ -9,8 +9,7 @@ import typer
 
 from runmanager.app.request.command import Command, after_separator, option_words
 from runmanager.app.request.sweep_request import SweepRequest, flag_of
-from runmanager.cli.arguments import fixed_arguments
-from runmanager.cli.completion import complete_setting_names
+from runmanager.cli.arguments import complete_setting_names, fixed_arguments
 from runmanager.cli.hydra_application import run_application
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import dated_name
@@ -102,7 +101,7 @@ def _refuse(options: dict[str, Any], *, is_script: bool) -> None:
 
 
 def _tune_job(ctx: typer.Context, words: Sequence[str], output_root: str | None, asked: dict[str, Any]) -> int:
-    from runmanager.app.request.override_quoting import format_override
+    from runmanager.app.request.command import format_override
 
     if flags := [word for word in words if word.startswith("-")]:
         raise UsageError(f"`{flags[0]}` must be a setting, got an option; those of a race stand in --help.")

@@ -68,8 +68,7 @@ def ui(
 def _serve(root: Path, listening: socket.socket, *, host: str, opens: bool) -> None:
     from runmanager.app.ui.pages import Pages
     from runmanager.app.ui.sweep_board import SweepBoard
-    from runmanager.app.ui.web_app import TOKEN_FIELD, Access, WebApp
-    from runmanager.app.ui.web_server import PageServer
+    from runmanager.app.ui.web_server import TOKEN_FIELD, Access, PageServer, WebApp
 
     sys.setswitchinterval(_SWITCH_SECONDS)
     port = int(listening.getsockname()[1])

@@ -16,8 +16,7 @@ from typing import Any
 
 from runmanager.launching.local.forkserver import ProcessStarter, StartedProcess, kill_group
 from runmanager.launching.local.gpus import EVERY_GPU, GpuSlots, Lease
-from runmanager.launching.local.job_loop import Engine
-from runmanager.launching.local.jobs import Job, LimitWatch, Listener, ProcessExit
+from runmanager.launching.local.jobs import Engine, Job, LimitWatch, Listener, ProcessExit
 from runmanager.launching.local.turns import Turns
 from runmanager.launching.local.worker import Raised, Request, Returned
 from runmanager.records.host.gpus import visibility

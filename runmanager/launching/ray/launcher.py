@@ -19,11 +19,10 @@ from runmanager.errors import ConfigurationError, RunManagerError
 from runmanager.launching.hydra_launcher import ProcessLauncher, ReturnRecorder, checked, require_package
 from runmanager.launching.launcher import CellJob, Place, Trait
 from runmanager.launching.local.engine import LocalEngine
-from runmanager.launching.local.job_loop import Engine, Retries
-from runmanager.launching.local.jobs import Job, Listener, ProcessExit
+from runmanager.launching.local.jobs import Engine, Job, Listener, ProcessExit, Retries
 from runmanager.launching.local.turns import Turns
+from runmanager.launching.local.worker import do_sent_work, send_work
 from runmanager.launching.ray.options import RayOptions
-from runmanager.launching.sent_work import do_sent_work, send_work
 from runmanager.records.host.process import OF_TASK, usable_cores
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.text import error_line

@@ -18,9 +18,8 @@ from runmanager.launching.job_registry import jobs_folder
 from runmanager.launching.local.engine import LocalEngine
 from runmanager.launching.local.jobs import Job, Limits, Listener, ProcessExit, outcome_of_exit
 from runmanager.launching.local.multiprocessing_internals import start_forkserver
-from runmanager.launching.local.worker import RESUMES_VARIABLE, Raised, Returned
+from runmanager.launching.local.worker import RESUMES_VARIABLE, Raised, Returned, do_sent_work
 from runmanager.launching.plan import PlannedRun
-from runmanager.launching.sent_work import do_sent_work
 from runmanager.launching.slurm.queue import SlurmQueue
 from runmanager.records.files.atomic_files import read_bytes, replace_file
 from runmanager.records.files.file_errors import UNREADABLE

@@ -11,8 +11,7 @@ import msgspec
 
 from runmanager.errors import RecordError
 from runmanager.launching.job_registry import jobs_folder
-from runmanager.launching.local.job_loop import Engine
-from runmanager.launching.local.jobs import Job, Listener, ProcessExit, outcome_of_exit
+from runmanager.launching.local.jobs import Engine, Job, Listener, ProcessExit, outcome_of_exit
 from runmanager.launching.local.worker import Raised
 from runmanager.launching.plan import PlannedRun
 from runmanager.launching.slurm.job import Report, SlurmRequest, owner_note

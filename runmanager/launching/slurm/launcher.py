@@ -21,11 +21,10 @@ from runmanager.errors import RunManagerError
 from runmanager.launching.hydra_launcher import ProcessLauncher, ReturnRecorder, checked, require_package
 from runmanager.launching.job_registry import jobs_folder, locked_job_registry, read_job_registry, states_in_queue
 from runmanager.launching.launcher import CellJob, Place, Trait
-from runmanager.launching.local.job_loop import Retries
-from runmanager.launching.local.jobs import Listener
+from runmanager.launching.local.jobs import Listener, Retries
 from runmanager.launching.local.turns import Turns
+from runmanager.launching.local.worker import send_work
 from runmanager.launching.plan import Action, PlannedRun
-from runmanager.launching.sent_work import send_work
 from runmanager.launching.slurm.job import SlurmRequest, run_slurm_job
 from runmanager.launching.slurm.job_follower import SlurmJobs, SubmittedCell, outcome_of_job
 from runmanager.launching.slurm.options import SlurmOptions

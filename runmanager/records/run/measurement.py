@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from enum import Enum, StrEnum
 from typing import Literal, NamedTuple
 
-from runmanager.records.run.metric_direction import MAX, MIN
+from runmanager.records.run.metric_names import MAX, MIN
 from runmanager.records.run.run_record import PHASES, EpochRecord
 
 Effect = Literal["speedup", "ratio", "difference"]

@@ -1,4 +1,7 @@
-"""Ownership of run folders: claiming a new one, or one whose process on this or another host is gone."""
+"""Ownership of run folders: claiming a new one, or one whose process on this or another host is gone.
+
+Nothing makes the folder of a sweep again while its driver's runs run.
+"""
 
 import errno
 import os
@@ -12,15 +15,29 @@ import msgspec
 from runmanager.errors import RecordError, RunBusyError, UsageError
 from runmanager.records.files.atomic_files import make_folder, new_folder, remove_left_over, replace_file, sync_folder
 from runmanager.records.files.file_errors import explain_disk_full
-from runmanager.records.files.paths import RunPaths, refuse_linked_run
+from runmanager.records.files.paths import RunPaths, SweepPaths, refuse_linked_run
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import Beat, HeartbeatObserver, read_beat
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
-from runmanager.records.storage.driven_sweep import require_driven_sweep
 from runmanager.records.storage.reader import read_record, with_known_report
 from runmanager.records.storage.run_folder import RunFolder, claim_attempt, release_claim
 from runmanager.records.storage.versioned_file import encode_record
+
+DRIVEN_VARIABLE = "RUNMANAGER_DRIVEN"
+"""Environment variable with the folder of a sweep whose driver writes sweep.json and the tables itself: its runs write
+neither."""
+
+
+def require_driven_sweep(run: Path) -> None:
+    """Raise `RecordError` if `run` is a folder of the driven sweep, and that was deleted or moved since its start."""
+    driven = os.environ.get(DRIVEN_VARIABLE)
+    if driven is None:
+        return
+    runs = SweepPaths(Path(driven)).runs
+    if Path(os.path.abspath(run.parent)) == runs and not runs.exists():  # noqa: PTH100  # keeps links
+        raise RecordError(f"The folder {driven} must exist while its runs run, got it deleted or moved.")
+
 
 _POLL_SECONDS = 0.5
 

@@ -18,9 +18,8 @@ from runmanager.records.run.heartbeat import Beat, HeartbeatObserver, read_beat
 from runmanager.records.run.program_report import ProgramReport, with_report
 from runmanager.records.run.run_record import EpochRecord, RunRecord, Turn, read_turns
 from runmanager.records.run.status import Status
-from runmanager.records.storage.bulk_reading import PARTIAL_DECODER, SharedParts, gc_paused
 from runmanager.records.storage.labels import NO_LABELS, SweepLabels
-from runmanager.records.storage.versioned_file import decode_file
+from runmanager.records.storage.versioned_file import PARTIAL_DECODER, SharedParts, decode_file, gc_paused
 from runmanager.text import encodable
 
 _RECORD_DECODER = msgspec.json.Decoder(RunRecord)

@@ -3,6 +3,7 @@
 import datetime
 import socket
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, count, pairwise
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,11 @@ from runmanager.records.files.file_errors import Int64
 from runmanager.records.files.paths import SweepPaths, dated_name, is_folder_name, refuse_linked_runs
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import SCHEMA_VERSION
-from runmanager.records.settings.grid import seeds_among
+from runmanager.records.settings.grid import Order, order_of, seeds_among
 from runmanager.records.settings.signature import UNSIGNED, with_later_settings, without_unsigned
 from runmanager.records.settings.values import differing_settings, flatten, hashable
 from runmanager.records.storage.reader import run_names
 from runmanager.records.storage.versioned_file import decode_file, encode_record
-from runmanager.records.sweep.start_order import Order, order_of
 from runmanager.text import truncated
 
 
@@ -157,42 +157,45 @@ def read_sweep_record(paths: SweepPaths) -> SweepRecord | None:
     return record
 
 
+@dataclass(frozen=True)
+class SweepCommand:
+    """A command for a sweep: its words, and what it says of the sweep besides its cells.
+
+    Equal values of `axes` are stored once; with None the axes are the settings in which all cells so far differ.
+    `derived` are the settings that follow from others in all its cells, `seed_names` the globs of settings that are
+    seeds. Known cells start in the stored `order`; new ones follow in this one, or as they come. `default_device` is
+    stored as given, `metric` and `search` if there is one, `defaults` if the sweep begins with this command.
+    """
+
+    words: Sequence[str]
+    axes: Mapping[str, Sequence[Any]] | None = None
+    derived: Collection[str] = ()
+    seed_names: Sequence[str] = ()
+    order: str | None = None
+    default_device: str | msgspec.UnsetType | None = msgspec.UNSET
+    metric: str | None = None
+    search: str | None = None
+    defaults: Mapping[str, Any] | None = None
+
+
 def write_cells(
-    paths: SweepPaths,
-    cells: Iterable[PlannedCell],
-    *,
-    axes: Mapping[str, Sequence[Any]] | None,
-    command: Sequence[str],
-    driver: ProcessIdentity | None = None,
-    default_device: str | msgspec.UnsetType | None = msgspec.UNSET,
-    metric: str | None = None,
-    defaults: Mapping[str, Any] | None = None,
-    derived: Collection[str] = (),
-    seed_names: Sequence[str] = (),
-    order: str | None = None,
-    search: str | None = None,
+    paths: SweepPaths, cells: Iterable[PlannedCell], command: SweepCommand, *, driver: ProcessIdentity | None = None
 ) -> SweepRecord:
     """Add `cells` to sweep.json after those of earlier commands for the same sweep; a removed one is so no longer.
 
     A known cell keeps its names, so that two drivers never give one cell two folders. `cells` is iterated
-    twice; an iterable that creates cells on demand saves memory. Equal values of `axes` are stored once; with None the
-    axes are the settings in which all cells so far differ. `default_device` is stored as given, `metric` and
-    `search` if there is one, `defaults` if the sweep begins with this command. `derived` are the settings that follow
-    from others in all `cells`, `seed_names` the globs of settings that are seeds. Known cells start in the stored
-    `order`; new ones follow in this one, or as they come. `driver` is a process that will run cells until it calls
-    `leave_sweep`.
+    twice; an iterable that creates cells on demand saves memory. `driver` is a process that will run cells until it
+    calls `leave_sweep`.
     """
     refuse_linked_runs(paths)
     make_folder(paths.runs)
     with locked_folder(paths.root):  # two commands for one sweep may run at the same time
         earlier = read_sweep_record(paths)
-        record = add_cells(
-            earlier, cells, axes=axes, command=command, derived=derived, seed_names=seed_names, order=order
-        )
-        kept = {"metric": metric or record.metric, "search": search or record.search}
-        record = msgspec.structs.replace(record, default_device=default_device, **kept)
-        if earlier is None and defaults is not None:
-            record = msgspec.structs.replace(record, defaults=dict(defaults))
+        record = add_cells(earlier, cells, command)
+        kept = {"metric": command.metric or record.metric, "search": command.search or record.search}
+        record = msgspec.structs.replace(record, default_device=command.default_device, **kept)
+        if earlier is None and command.defaults is not None:
+            record = msgspec.structs.replace(record, defaults=dict(command.defaults))
         drivers = [each for each in record.drivers_at_work if each != driver]
         record = msgspec.structs.replace(record, drivers=(*drivers, *([driver] if driver else [])))
         replace_file(paths.record, encode_record(record))
@@ -224,17 +227,8 @@ def mark_removed(paths: SweepPaths, signature: str) -> None:
             replace_file(paths.record, encode_record(marked))
 
 
-def add_cells(
-    earlier: SweepRecord | None,
-    cells: Iterable[PlannedCell],
-    *,
-    axes: Mapping[str, Sequence[Any]] | None,
-    command: Sequence[str],
-    derived: Collection[str] = (),
-    seed_names: Sequence[str] = (),
-    order: str | None = None,
-) -> SweepRecord:
-    """Return the `earlier` record with the cells of one more command added (see `write_cells`)."""
+def add_cells(earlier: SweepRecord | None, cells: Iterable[PlannedCell], command: SweepCommand) -> SweepRecord:
+    """Return the `earlier` record with the cells of one more command added."""
     known = [] if earlier is None else [_with_shared(cell, earlier) for cell in earlier.planned]
     signatures = {cell.signature for cell in known}
     shared = _shared(cell.settings for cell in chain(known, cells))
@@ -248,6 +242,7 @@ def add_cells(
         elif cell.choices and not shared_choices and not planned[cell.signature].choices:  # of an earlier version
             planned[cell.signature] = msgspec.structs.replace(planned[cell.signature], choices=cell.choices)
     all_axes = {} if earlier is None else {name: list(values) for name, values in earlier.axes.items()}
+    axes = command.axes
     if axes is None:
         axes = _differing_values([*known, *(cell for cell in cells if cell.signature not in signatures)])
     for name, values in axes.items():
@@ -256,12 +251,12 @@ def add_cells(
             if value not in listed:  # a set would not do: values may be lists
                 listed.append(value)
     commands, counts = (earlier.commands, earlier.cells_after) if earlier else ((), ())
-    if commands[-1:] == (tuple(command),):
+    if commands[-1:] == (tuple(command.words),):
         commands, counts = commands[:-1], counts[:-1]
-    seed_names = list(dict.fromkeys((*(earlier.seed_names if earlier else ()), *seed_names)))
+    seed_names = list(dict.fromkeys((*(earlier.seed_names if earlier else ()), *command.seed_names)))
     return SweepRecord(
-        command=tuple(command),
-        commands=(*commands, tuple(command)),
+        command=tuple(command.words),
+        commands=(*commands, tuple(command.words)),
         cells_after=(*counts, len(planned)),
         axes=all_axes,
         cells=tuple(planned),
@@ -274,10 +269,10 @@ def add_cells(
         removed=tuple(removed),
         metric=earlier.metric if earlier else msgspec.UNSET,
         defaults=earlier.defaults if earlier else msgspec.UNSET,
-        derived=_derived(known, earlier.derived if earlier else (), cells, derived),
+        derived=_derived(known, earlier.derived if earlier else (), cells, command.derived),
         choices=shared_choices or msgspec.UNSET,
         seed_names=tuple(seed_names),
-        order=_order(list(planned.values()), seed_names, order, earlier),
+        order=_order(list(planned.values()), seed_names, command.order, earlier),
     )
 
 

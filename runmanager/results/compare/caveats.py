@@ -7,9 +7,8 @@ from runmanager.records.run.run_record import RunRecord
 from runmanager.records.settings.grid import seed_text
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.comparability import differences
-from runmanager.results.compare.comparison_side import Side
-from runmanager.results.load.readings import clock_changes
-from runmanager.results.load.run_summary import OVERALL_RATE, measured_epochs, overall_rate
+from runmanager.results.compare.comparison_table import Side
+from runmanager.results.load.run_summary import OVERALL_RATE, clock_changes, measured_epochs, overall_rate
 from runmanager.results.metrics.metric_lookup import RUN_TIME
 from runmanager.results.stats.descriptive import geometric_mean, median
 from runmanager.results.table_model.columns import Row

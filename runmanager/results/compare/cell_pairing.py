@@ -6,7 +6,7 @@ from typing import Any
 
 from runmanager.errors import UsageError
 from runmanager.records.settings.values import hashable, package_of
-from runmanager.results.compare.comparison_side import label_of
+from runmanager.results.compare.comparison_table import label_of
 from runmanager.results.load.cells import Cell, Cells
 from runmanager.text import format_value
 from runmanager.validation import did_you_mean

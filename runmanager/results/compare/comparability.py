@@ -14,8 +14,7 @@ from runmanager.records.run.measurement import LOSSES
 from runmanager.records.run.program_report import ProgramKind, kind_of_program
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.compare.comparison_side import Side
-from runmanager.results.compare.comparison_table import CompareOptions, enough_seeds
+from runmanager.results.compare.comparison_table import CompareOptions, Side, enough_seeds
 from runmanager.results.metrics.metric import TIME_TO
 from runmanager.results.metrics.metric_lookup import RUN_TIME, loss_functions, recorded_names
 

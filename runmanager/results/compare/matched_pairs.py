@@ -20,8 +20,7 @@ from runmanager.results.compare.cell_pairing import (
     varying_axes,
 )
 from runmanager.results.compare.comparability import obstacles
-from runmanager.results.compare.comparison_side import Side, label_of
-from runmanager.results.compare.comparison_table import ANY_AXIS, CompareOptions
+from runmanager.results.compare.comparison_table import ANY_AXIS, CompareOptions, Side, label_of
 from runmanager.results.load.cells import Cell, Cells, gather_cells
 from runmanager.results.metrics.metric import BATCH_SIZE, Metric, by_batch_size
 from runmanager.results.metrics.metric_lookup import find_metric

@@ -8,7 +8,7 @@ from runmanager.records.settings.values import hashable
 from runmanager.results.compare.comparison_table import ComparisonRow, MeasuredEffect
 from runmanager.results.compare.verdict import verdict_on
 from runmanager.results.stats.descriptive import Estimate, mean
-from runmanager.results.stats.drift import drift_variance
+from runmanager.results.stats.effects import drift_variance
 from runmanager.results.stats.noise_model import critical_value, error_of_sum
 from runmanager.text import format_value
 

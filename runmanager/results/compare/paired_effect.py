@@ -7,8 +7,7 @@ from runmanager.records.run.attempts import session_seconds
 from runmanager.records.run.run_record import WARMUP_TURNS
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.comparability import describe_unfinished, disagreements
-from runmanager.results.compare.comparison_side import Side
-from runmanager.results.compare.comparison_table import CompareOptions, MeasuredEffect
+from runmanager.results.compare.comparison_table import CompareOptions, MeasuredEffect, Side
 from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.stats.paired_speedup import (
     MAX_SESSIONS,

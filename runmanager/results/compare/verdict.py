@@ -11,15 +11,21 @@ from runmanager.records.settings.grid import seed_text
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.caveats import ContentionCauses, contention_caveats, hidden_cost_caveats, pair_caveats
 from runmanager.results.compare.comparability import compared_environments, count_values, obstacles
-from runmanager.results.compare.comparison_side import Side, resolution_of
-from runmanager.results.compare.comparison_table import CompareOptions, MeasuredEffect
+from runmanager.results.compare.comparison_table import CompareOptions, MeasuredEffect, Side, resolution_of
 from runmanager.results.compare.paired_effect import paired_effect, paired_obstacles, paired_rates
 from runmanager.results.metrics.metric import THROUGHPUT, Metric
 from runmanager.results.stats.descriptive import Estimate, Interval, Sample, make_sample, median
-from runmanager.results.stats.effects import ROUNDING, Contrast, assumed_share, pooled_residuals, simultaneous_estimates
+from runmanager.results.stats.effects import (
+    ROUNDING,
+    Contrast,
+    assumed_share,
+    likely_deviations,
+    pooled_residuals,
+    simultaneous_estimates,
+    smallest_detectable,
+)
 from runmanager.results.stats.noise_model import Residuals
 from runmanager.results.stats.paired_speedup import log_ratios_by_session, paired_speedup
-from runmanager.results.stats.power import likely_deviations, smallest_detectable
 
 
 class Look(NamedTuple):

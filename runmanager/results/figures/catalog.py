@@ -45,7 +45,7 @@ from runmanager.results.stats.descriptive import mean, quantile
 from runmanager.results.stats.paired_speedup import PairedSpeedup, log_ratios_by_session, paired_speedup
 from runmanager.results.table_model.columns import Table, setting_name
 from runmanager.results.table_model.formatting import number
-from runmanager.results.tables.seeds import without_shorter_runs
+from runmanager.results.tables.shown_rows import without_shorter_runs
 from runmanager.text import format_value
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from runmanager.results.figures.style import PAGE, TEXT, fixed_style, shades, sh
 from runmanager.results.findings.comparison_findings import named_settings
 from runmanager.results.stats.descriptive import mean
 from runmanager.results.table_model.columns import Row, Table
-from runmanager.results.tables.seeds import seed_groups
+from runmanager.results.tables.shown_rows import seed_groups
 from runmanager.text import pluralize, printable
 
 if TYPE_CHECKING:

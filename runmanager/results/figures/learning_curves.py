@@ -13,7 +13,7 @@ from runmanager.results.figures.axes import is_drawable, set_integer_ticks, set_
 from runmanager.results.figures.figure import GridCell, SweepFigure, grid_cells, sample_evenly, top_note
 from runmanager.results.figures.style import GREY, add_legend_below, new_figure, series_style, wrapped
 from runmanager.results.findings.outcomes import Outcome, outcomes
-from runmanager.results.program_files.metric_curves import course_of
+from runmanager.results.program_files.folder_metrics import course_of
 from runmanager.results.stats.descriptive import mean
 from runmanager.results.table_model.columns import Table
 from runmanager.results.table_model.formatting import number

@@ -7,8 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.compare.comparison_side import label_of
-from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
+from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable, label_of
 from runmanager.results.compare.verdict import VERDICTS
 from runmanager.results.figures.axes import needs_log_scale, set_number_scale
 from runmanager.results.figures.figure import GridCell, SweepFigure, grid_cells, sample_evenly, sample_note, top_note

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from runmanager.records.settings.values import hashable
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.compare.comparison_side import label_of
+from runmanager.results.compare.comparison_table import label_of
 from runmanager.results.figures.axes import AxisPositions, is_numeric, needs_log_scale, set_number_scale
 from runmanager.results.figures.figure import GridCell, SweepFigure, grid_cells, join_names, varying_columns
 from runmanager.results.figures.style import add_legend_below, label_text, new_figure, series_style, wrapped

@@ -14,8 +14,7 @@ from runmanager.records.run.measurement import OUTCOMES
 from runmanager.records.settings.values import hashable
 from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
-from runmanager.results.compare.comparison_side import Side
-from runmanager.results.compare.comparison_table import CompareOptions, MeasuredEffect
+from runmanager.results.compare.comparison_table import CompareOptions, MeasuredEffect, Side
 from runmanager.results.compare.verdict import DIFFERENT, INCONCLUSIVE, NOT_MEASURED, Judgement, judge
 from runmanager.results.load.cells import Cell, Cells, gather_cells
 from runmanager.results.load.contention import causes_by_run

@@ -12,7 +12,7 @@ from runmanager.results.findings.outcomes import RANKED_BY_SHARED_SEEDS
 from runmanager.results.metrics.metric import LAST, Metric
 from runmanager.results.metrics.metric_lookup import printed_notes
 from runmanager.results.table_model.columns import setting_name
-from runmanager.results.table_model.sections import Section
+from runmanager.results.table_model.formatting import Section
 from runmanager.text import format_value, pluralize
 
 _MAX_NAMED = 10

@@ -13,7 +13,7 @@ from runmanager.results.compare.comparison_table import CompareOptions, Comparis
 from runmanager.results.compare.verdict import INCONCLUSIVE
 from runmanager.results.findings.answer_sentences import best_row, finished_cells
 from runmanager.results.table_model.columns import Row, Table, setting_name
-from runmanager.results.tables.seeds import SEEDS, collapse_seeds
+from runmanager.results.tables.shown_rows import SEEDS, collapse_seeds
 from runmanager.text import format_value, in_backticks, pluralize, shell_command
 
 _BAD = (Status.FAILED, Status.KILLED, Status.CRASHED)

@@ -9,8 +9,7 @@ from runmanager.records.run.run_record import Environment
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.load.run_summary import SUMMARY_COLUMNS, last_metrics, logged_values, summarize_run
 from runmanager.results.table_model.columns import MISSING, rate_name
-from runmanager.results.table_model.formatting import human
-from runmanager.results.table_model.sections import CODE, MACHINE, PYTHON, Section
+from runmanager.results.table_model.formatting import CODE, MACHINE, PYTHON, Section, human
 from runmanager.text import format_value
 
 _STATES = ("status", "reason")

@@ -6,16 +6,15 @@ from collections.abc import Collection, Mapping, Sequence
 
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
-from runmanager.results.compare.comparison_side import Side
-from runmanager.results.compare.comparison_table import ANY_AXIS, CompareOptions, enough_seeds
+from runmanager.results.compare.comparison_table import ANY_AXIS, CompareOptions, Side, enough_seeds
 from runmanager.results.compare.matched_pairs import Match, Matches, match_sides
 from runmanager.results.compare.sweep_question import other_metric, was_timed
 from runmanager.results.compare.verdict import detectable_text, residuals_of_pairs, took_turns
 from runmanager.results.findings.recommendations import MIN_EPOCHS
 from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.stats.descriptive import make_sample
+from runmanager.results.stats.effects import MAX_RUNS, likely_deviations, power, runs_needed, smallest_detectable
 from runmanager.results.stats.noise_model import Residuals
-from runmanager.results.stats.power import MAX_RUNS, likely_deviations, power, runs_needed, smallest_detectable
 
 _EFFECT = 0.03  # the margin of a comparison: smaller effects are rarely worth a decision
 _TARGET_POWER = 0.8

@@ -8,8 +8,7 @@ from enum import IntEnum
 from runmanager.errors import UsageError
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun, SweepContents
-from runmanager.results.compare.comparison_side import label_of
-from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable, MeasuredEffect
+from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable, MeasuredEffect, label_of
 from runmanager.results.compare.overall_effect import overall_effect
 from runmanager.results.compare.verdict import is_too_small_to_see
 from runmanager.results.findings.comparison_findings import location_text, without_contention

@@ -12,8 +12,7 @@ from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.cell_pairing import Axis, Pair, pair_cells
 from runmanager.results.compare.comparison import compare_matches
-from runmanager.results.compare.comparison_side import Side, label_of
-from runmanager.results.compare.comparison_table import CompareOptions, ComparisonTable
+from runmanager.results.compare.comparison_table import CompareOptions, ComparisonTable, Side, label_of
 from runmanager.results.compare.matched_pairs import Match, Matches, of_batch_sizes
 from runmanager.results.load.cells import Cell, Cells, gather_cells, independent_settings
 from runmanager.results.load.loader import read_results

@@ -17,7 +17,6 @@ from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths, SweepPaths, folder_name
 from runmanager.records.host.process import usable_cores
 from runmanager.records.run.heartbeat import HeartbeatObserver
-from runmanager.records.storage.bulk_reading import SharedParts, gc_paused
 from runmanager.records.storage.labels import NO_LABELS, SweepLabels, read_labels
 from runmanager.records.storage.reader import (
     Damage,
@@ -28,6 +27,7 @@ from runmanager.records.storage.reader import (
     read_tolerantly,
     readable_names,
 )
+from runmanager.records.storage.versioned_file import SharedParts, gc_paused
 from runmanager.records.sweep.sweep_record import SweepRecord, read_sweep_record
 from runmanager.results.load.run_summary import (
     LoggedNames,

@@ -6,8 +6,7 @@ from typing import Any
 
 from runmanager.errors import UsageError
 from runmanager.records.run.measurement import COMPARED, LOSSES, OUTCOMES, Measurement, Taken, named
-from runmanager.records.run.metric_direction import MAX
-from runmanager.records.run.metric_names import by_preference
+from runmanager.records.run.metric_names import MAX, by_preference
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.settings.signature import LATER
 from runmanager.records.settings.values import flatten

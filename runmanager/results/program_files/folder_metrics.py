@@ -1,20 +1,33 @@
-"""Reading all metrics below a folder, in files of every kind that is known, within limits."""
+"""The metrics that a program left in files: all below a folder, within limits; the last value of each, its course."""
 
 import math
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import repeat
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from runmanager.errors import RecordError
-from runmanager.records.files.paths import ELSEWHERE, EVENT_WRITER, files_below
-from runmanager.results.program_files.metric_naming import ADD_HPARAMS, EVENT_FILE, ProgramMetric, name_metrics
-from runmanager.results.program_files.metric_series import MetricSeries
-from runmanager.results.program_files.metric_tables import METRICS_CSV, TABLES, newest_state, read_table
+from runmanager.records.files.paths import ELSEWHERE, EVENT_WRITER, RunPaths, files_below
+from runmanager.records.run.run_record import counted_word
+from runmanager.records.storage.reader import StoredRun
+from runmanager.results.metrics.metric import Metric
+from runmanager.results.program_files.metric_tables import (
+    ADD_HPARAMS,
+    EVENT_FILE,
+    METRICS_CSV,
+    TABLES,
+    MetricSeries,
+    ProgramMetric,
+    name_metrics,
+    newest_state,
+    read_table,
+)
 from runmanager.results.tfevents.reader import EventFolder, Series, is_event_file, read_event_files, writer_of
 from runmanager.text import encodable
 
@@ -170,3 +183,91 @@ def _reduced(name: str, series: Series, epochs: Mapping[int, int]) -> MetricSeri
     for step, value, epoch in zip(series.steps, series.values, of_steps, strict=False):
         metric.add(value, step=step, epoch=epoch)
     return metric
+
+
+ELSEWHERE_EVENTS = "event file elsewhere"
+"""The origin of metrics in event files that the run's processes wrote below the working folder."""
+
+
+@dataclass(frozen=True)
+class FoundMetrics:
+    """The last value of each metric by name, where it comes from (`metrics.csv`, `event file`, …), and notes."""
+
+    values: dict[str, float] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def found_metrics(run: RunPaths, *, apart_from: Collection[str] = ()) -> FoundMetrics:
+    """Return the metrics that a program left in files below its run's folder, and then in event files elsewhere.
+
+    Names that mean one of the four columns get its name (`column_of_metric`). Metrics in `apart_from`, which are known
+    from a source of more trust, are left out under either name. This package's own event files and those of earlier
+    attempts are not read. Never raises for what is on the disk: `notes` name files that are damaged or too large.
+    """
+    found = FoundMetrics()
+    for folder, origin in ((run.root, None), (run.elsewhere, ELSEWHERE_EVENTS)):
+        read = read_metrics(folder) if folder.is_dir() else ProgramMetrics()
+        known = {*apart_from, *found.values}
+        metrics = [each for each in read.metrics if not {each.name, each.series.name} & known]
+        found = FoundMetrics(
+            found.values | {each.name: each.series.last for each in metrics},
+            found.origins | {each.name: origin or each.origin for each in metrics},
+            (*found.notes, *read.notes),
+        )
+    return found
+
+
+_PRINTED = "printed"  # the origin, and the folder where a program logs itself
+_EVENTS = "events.out.tfevents.*"
+
+
+def course_of(run: StoredRun, metric: Metric, *, origin: str | None = None) -> tuple[str, dict[int, float]]:
+    """Return what numbers a run's values of a metric, `epoch` or `step`, and the values by these numbers.
+
+    They are those of its records, else those in its files; `origin` says which, where the run has not ended.
+    """
+    of_epochs = metric.of_epoch or (lambda _: None)
+    known = {epoch.epoch: value for epoch in run.epochs if (value := of_epochs(epoch)) is not None}
+    if known:
+        return counted_word(run.record), known
+    name, record = metric.name, run.record
+    origins = {name: found} if (found := (record.origins or {}).get(name) or origin) else {}
+    return "step", metrics_by_step(run.paths, origins, adopted=record.adopted).get(name, {})
+
+
+def metrics_by_step(
+    run: RunPaths, origins: Mapping[str, str], *, adopted: str | msgspec.UnsetType = msgspec.UNSET
+) -> dict[str, dict[int, float]]:
+    """Return the values of each metric in `origins` by step, those of a long series at even steps.
+
+    `origins` are those of the run's record; `adopted` is the folder of an adopted run, which has its files. A metric
+    that no file has is left out. A printed metric counts its values from 1. Damaged files give what could be read.
+    """
+    printed = _printed(run) if _PRINTED in origins.values() else {}
+    in_files = {name: origin for name, origin in origins.items() if origin != _PRINTED}
+    folder = Path(adopted) if isinstance(adopted, str) else run.root
+    stored = _in_folder(folder, in_files)
+    elsewhere = {name for name, origin in in_files.items() if origin == ELSEWHERE_EVENTS}
+    stored |= _in_folder(run.elsewhere, dict.fromkeys(elsewhere, EVENT_FILE))
+    found = {name: (printed if origin == _PRINTED else stored).get(name) for name, origin in origins.items()}
+    return {name: points for name, points in found.items() if points}
+
+
+def _in_folder(folder: Path, origins: Mapping[str, str]) -> dict[str, dict[int, float]]:
+    if not origins or not os.path.isdir(folder):  # noqa: PTH112 - False where no path can have the name
+        return {}
+    return {
+        each.name: each.series.points for each in read_metrics(folder).metrics if origins.get(each.name) == each.origin
+    }
+
+
+def _printed(run: RunPaths) -> dict[str, dict[int, float]]:
+    """The printed series: in files of their own where the program logs itself, else in the run's event file."""
+    found: dict[str, dict[int, float]] = {}
+    for folder in (run.root, run.root / _PRINTED):
+        files = [path for path in sorted(folder.glob(_EVENTS)) if writer_of(path) == EVENT_WRITER]
+        for name, series in read_event_files(files).scalars.items():
+            steps = zip(series.steps, series.values, strict=True)
+            found[name] = {step: value if math.isfinite(value) else math.nan for step, value in steps}
+    return found

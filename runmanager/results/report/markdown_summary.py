@@ -18,7 +18,7 @@ from runmanager.results.findings.crossover import Crossover, crossover_lines
 from runmanager.results.gate.fail_if import GateStatus
 from runmanager.results.sweep_snapshot import SweepSnapshot
 from runmanager.results.table_model.columns import Table
-from runmanager.results.tables.seeds import collapse_seeds
+from runmanager.results.tables.shown_rows import collapse_seeds
 from runmanager.results.tables.text_formats import escape_markdown, outside_code, to_markdown
 from runmanager.text import in_backticks, pluralize, shell_join
 

@@ -21,12 +21,12 @@ from runmanager.results.figures.throughput import VERDICT_COLOURS, effect_limits
 from runmanager.results.findings.outcomes import outcomes
 from runmanager.results.load.run_summary import metric_names
 from runmanager.results.metrics.metric_lookup import SPEEDS
-from runmanager.results.program_files.metric_curves import metrics_by_step
+from runmanager.results.program_files.folder_metrics import metrics_by_step
 from runmanager.results.report.run_details import tail
 from runmanager.results.sweep_snapshot import SweepSnapshot
 from runmanager.results.table_model.columns import Directions, Row, Table, effect_column
 from runmanager.results.table_model.formatting import in_figures, metric_in_words
-from runmanager.results.tables.seeds import without_shorter_runs
+from runmanager.results.tables.shown_rows import without_shorter_runs
 from runmanager.text import format_value, printable, printable_line, printable_value, shell_command
 
 _FORMAT = 1

@@ -28,10 +28,9 @@ from runmanager.results.report.markdown_summary import headlines
 from runmanager.results.report.page_data import encode_page_data, page_data, pair_runs, run_places
 from runmanager.results.sweep_snapshot import SweepSnapshot
 from runmanager.results.table_model.columns import Row, Table
-from runmanager.results.table_model.formatting import human, in_words
-from runmanager.results.table_model.sections import FACTS
+from runmanager.results.table_model.formatting import FACTS, human, in_words
 from runmanager.results.tables.results_table import has_times
-from runmanager.results.tables.seeds import collapse_seeds, pairs_with_answer, seed_groups, without_shorter_runs
+from runmanager.results.tables.shown_rows import collapse_seeds, pairs_with_answer, seed_groups, without_shorter_runs
 from runmanager.results.tables.sorting import best_first
 from runmanager.text import in_backticks, pluralize, shell_command, shell_join
 

@@ -14,14 +14,19 @@ from runmanager.records.run.environment_changes import describe_attempts, descri
 from runmanager.records.run.measurement import RUN_FACTS, Measurement, Unit
 from runmanager.records.run.run_record import PHASES, TRAINING_PHASES, EpochRecord, RunRecord, counted_word
 from runmanager.records.storage.reader import StoredRun, read_sweep
+from runmanager.results.findings.answer_sentences import shared_file_lines
 from runmanager.results.findings.roofline import work_of
-from runmanager.results.findings.shared_files import shared_file_lines
-from runmanager.results.load.readings import clock_changes, readings_of
-from runmanager.results.load.run_summary import last_metrics, logged_values, measured_epochs, metric_names
+from runmanager.results.load.run_summary import (
+    clock_changes,
+    last_metrics,
+    logged_values,
+    measured_epochs,
+    metric_names,
+    readings_of,
+)
 from runmanager.results.stats.descriptive import median
 from runmanager.results.table_model.columns import rate_name
-from runmanager.results.table_model.formatting import human, in_words, with_unit_prefix
-from runmanager.results.table_model.sections import FACTS, Section
+from runmanager.results.table_model.formatting import FACTS, Section, human, in_words, with_unit_prefix
 from runmanager.text import format_value, shell_command
 
 _SHOWN_EPOCHS = 10

@@ -1,12 +1,14 @@
-"""The ratio or difference of two sides with its interval, for all rows of a comparison together. Pure functions."""
+"""The ratio or difference of two sides with its interval, for all rows of a comparison together. Pure functions.
+
+With the drift of a machine's speed, seen or assumed, and the power: how often a comparison finds a true difference.
+"""
 
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
-from runmanager.results.stats.descriptive import Estimate, Runs, Sample, make_sample, ratio_factor, residuals
-from runmanager.results.stats.drift import drift_variance, fit_trend
+from runmanager.results.stats.descriptive import Estimate, Runs, Sample, make_sample, mean, ratio_factor, residuals
 from runmanager.results.stats.noise_model import (
     CONFIDENCE,
     DIFFERENCES,
@@ -17,6 +19,100 @@ from runmanager.results.stats.noise_model import (
     Residuals,
     critical_value,
 )
+
+_QUANTILE = 1.96  # of 95% of normal errors
+_LEAST_DOF = 3
+_LEAST_REST = 1e-6
+_DRIFTING = 0.15  # probability of a trend before the runs are seen
+_EXPECTED_DRIFT = 0.1
+
+
+def drift_variance(drift: float) -> float:
+    """Return the variance of a drift, in logarithms of a speed, that exceeds this bound in 1 of 20 cases."""
+    return (math.log1p(drift) / _QUANTILE) ** 2
+
+
+@dataclass(frozen=True)
+class Trend:
+    """A drift of the machine's speed that is linear in time, and how sure it is.
+
+    `slope` is that of the logarithm of the speed by seconds, with its `variance`; `chance` is the probability that
+    there is a drift. Unless it is more probable than not, values are left as they are, and it is a part of the error.
+    `dof` are the degrees of freedom of the runs that it was seen in.
+    """
+
+    slope: float = 0.0
+    variance: float = 0.0
+    chance: float = 0.0
+    dof: float = 0.0
+
+    @property
+    def is_seen(self) -> bool:
+        return self.chance > 0.5
+
+    def between(self, baseline: Sample, candidate: Sample) -> float:
+        """Return how much faster the candidate ran for its time alone, in logarithms."""
+        return self.chance * self.slope * _seconds_between(baseline, candidate) if self.is_seen else 0.0
+
+    def variance_between(self, baseline: Sample, candidate: Sample) -> float:
+        """Return the variance of the difference of two sides that the trend leaves."""
+        left = self.variance + (1 - self.chance if self.is_seen else 1.0) * self.slope**2
+        return self.chance * left * _seconds_between(baseline, candidate) ** 2
+
+    def rest_of(self, sample: Sample) -> Residuals:
+        """Return the residuals of a sample without the trend."""
+        found = sample.residuals
+        if not self.is_seen or not sample.times:
+            return found
+        middle = mean(sample.times)
+        values = [
+            value - self.chance * self.slope * (time - middle)
+            for value, time in zip(sample.values, sample.times, strict=True)
+        ]
+        return Residuals(residuals(values).squares, found.dof * (1 - self.chance / self.dof))
+
+
+def _seconds_between(baseline: Sample, candidate: Sample) -> float:
+    are_known = baseline.times and candidate.times
+    return mean(candidate.times) - mean(baseline.times) if are_known else 0.0
+
+
+def fit_trend(samples: Sequence[Sample]) -> Trend:
+    """Fit one trend to the runs of all samples, by their residuals alone; none where their times do not tell.
+
+    Its probability is that of Bayes' theorem for a g-prior (Zellner 1986) that expects a drift of 10% over all runs.
+    """
+    known = {(number, each.key) if each.key is None else each.key: each for number, each in enumerate(samples)}
+    cells = [each for each in known.values() if each.is_ratio and len(each.times) == len(each.runs) > 1]
+    dof = math.fsum(len(each.runs) - 1 for each in cells)
+    if dof < _LEAST_DOF:
+        return Trend()
+    seen = [each.residuals for each in cells]
+    common = math.fsum(each.squares for each in seen) / dof
+    if not common:
+        return Trend()
+    information = moment = before = 0.0
+    for cell, of_cell in zip(cells, seen, strict=True):
+        weight = (of_cell.dof + 1) / (of_cell.squares + common)
+        middle = mean(cell.times)
+        information += weight * math.fsum((time - middle) ** 2 for time in cell.times)
+        moment += weight * math.fsum(
+            (time - middle) * value for time, value in zip(cell.times, cell.values, strict=True)
+        )
+        before += weight * of_cell.squares
+    times = [time for cell in cells for time in cell.times]
+    span = max(times) - min(times)
+    if not information:
+        return Trend()
+    slope = moment / information
+    after = max(before - slope**2 * information, _LEAST_REST * before)
+    noise = after / (dof - 1)
+    expected = drift_variance(_EXPECTED_DRIFT) / span**2 * information / noise
+    evidence = dof / 2 * math.log(before / after) - 0.5 * math.log1p(expected)
+    odds = _DRIFTING / (1 - _DRIFTING) * math.exp(min(evidence, 700.0))
+    learnt = expected / (1 + expected)  # the rest of a slope is what is expected of it: none
+    return Trend(learnt * slope, learnt * noise / information, odds / (1 + odds), dof)
+
 
 ROUNDING = 1e-9
 """Relative difference up to which two values count as equal."""
@@ -198,3 +294,79 @@ def typical_interval(runs: Runs) -> Estimate:
     (reach,) = LearntNoise([sample.residuals], RATIOS).reaches([difference])
     value, factor = sample.typical, ratio_factor(reach.half_width)
     return Estimate(value, value / factor, value * factor, reach.error, reach.dof)
+
+
+MAX_RUNS = 100
+"""The largest number of runs a side that is proposed."""
+
+_ASSUMED_DEVIATION = 0.02  # of the logarithm of the speed of runs of equal settings, where too few were measured
+_MIN_DOF = 2  # of measured runs, to be used
+_STEPS = 3
+_MAX_ROWS = 4  # more rows hardly teach more of the noise
+
+
+def likely_deviations(seen: Residuals) -> tuple[float, ...]:
+    """Return deviations of runs of equal settings that are equally probable: one, an assumption, if too few were seen.
+
+    They are those of the logarithm of a speed, in order.
+    """
+    if seen.dof < _MIN_DOF:
+        return (_ASSUMED_DEVIATION,)
+    return tuple(LearntNoise([seen], RATIOS).deviations(0, _STEPS))
+
+
+@lru_cache(maxsize=4096)
+def power(difference: float, *, deviations: tuple[float, ...], runs: int, rows: int = 1) -> float:
+    """Return the probability that a true difference gets its verdict, `faster` or `slower`.
+
+    `difference` is the true ratio less 1, `deviations` are equally probable standard deviations of the logarithm of a
+    run's speed among runs of equal settings, `runs` their number a side, and `rows` the number of rows of the
+    comparison, each of which has two sides with this deviation, that take turns. The interval is that of the comparison
+    (`noise_model.py`); as the estimated variances are uncertain, the power is averaged over their distribution.
+    Choosing the number of runs by measured variances follows Kalibera and Jones ("Rigorous benchmarking in reasonable
+    time", ISMM 2013).
+    """
+    from scipy.special import gammaincinv, ndtr
+
+    dof = 2 * (runs - 1.0)
+    chances = [(step + 0.5) / _STEPS for step in range(_STEPS)]
+    scales = [2 * float(gammaincinv(dof / 2, chance)) / dof for chance in chances] if dof else [1.0]
+    found = []
+    for deviation in deviations:
+        error = max(deviation, 1e-9) * math.sqrt(2 / runs)
+        reached = (_half_width(scale, deviation, runs, rows) for scale in scales)
+        found += [float(ndtr((abs(math.log1p(difference)) - each) / error)) for each in reached]
+    return math.fsum(found) / len(found)
+
+
+def smallest_detectable(drift: float, *, deviations: tuple[float, ...], runs: int, rows: int = 1) -> float:
+    """Return the difference (a ratio less 1) that gets its verdict in half of the cases.
+
+    `drift` is the 95% bound of an unseen drift of the machine between the sides (a ratio less 1): 0 if they take turns.
+    """
+    return math.expm1(_half_width(1.0, deviations[len(deviations) // 2], runs, rows, drift=drift))
+
+
+@lru_cache(maxsize=4096)
+def _half_width(scale: float, deviation: float, runs: int, rows: int, *, drift: float = 0.0) -> float:
+    """Return the half-width where the variances of a row's sides are `scale` times the true one."""
+    dof = runs - 1.0
+    own, other = (Residuals(each * dof * deviation**2, dof) for each in (scale, 1.0))
+    noise = LearntNoise([own] * 2 + [other] * 2 * (min(rows, _MAX_ROWS) - 1), RATIOS)
+    factor = math.sqrt(1 / runs)
+    between = Difference([(0, factor), (1, -factor)], extra_variance=drift_variance(drift))
+    return noise.reaches([between], rows=rows)[0].half_width
+
+
+def runs_needed(difference: float, *, deviations: tuple[float, ...], share: float, rows: int = 1) -> int | None:
+    """Return the smallest number of runs a side with a power of at least `share`; None above `MAX_RUNS`."""
+    if power(difference, deviations=deviations, runs=MAX_RUNS, rows=rows) < share:
+        return None
+    low, high = 1, MAX_RUNS  # the power grows with the runs
+    while low < high:
+        middle = (low + high) // 2
+        if power(difference, deviations=deviations, runs=middle, rows=rows) < share:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -6,7 +6,7 @@ from typing import Any
 
 from runmanager.errors import UsageError
 from runmanager.records.run.measurement import MEASUREMENTS, named
-from runmanager.records.run.metric_direction import BETTER, is_larger_better, parse_better
+from runmanager.records.run.metric_names import BETTER, is_larger_better, parse_better
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.reader import StoredRun
 from runmanager.validation import fault

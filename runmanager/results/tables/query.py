@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from runmanager.errors import UsageError
-from runmanager.records.run.metric_direction import BETTER
+from runmanager.records.run.metric_names import BETTER
 from runmanager.records.run.status import Status, is_complete
 from runmanager.records.settings.values import hashable
 from runmanager.records.storage.reader import SweepContents
@@ -20,9 +20,13 @@ from runmanager.results.load.run_summary import SweepSummary
 from runmanager.results.load.several_sweeps import NamedSweep
 from runmanager.results.table_model.columns import MISSING, Row, Table, column_of
 from runmanager.results.table_model.formatting import Median, human_field, is_number
-from runmanager.results.tables.cross_sweep import cross_sweep_rows
 from runmanager.results.tables.results_table import legend_of, result_rows, row_notes
-from runmanager.results.tables.seeds import collapse_seeds, without_shorter_runs, without_skipped_cells
+from runmanager.results.tables.shown_rows import (
+    collapse_seeds,
+    cross_sweep_rows,
+    without_shorter_runs,
+    without_skipped_cells,
+)
 from runmanager.results.tables.sorting import best_first, sort_key, sorted_by, sorted_values
 from runmanager.results.tables.where_condition import AVAILABLE_COLUMNS_HINT, Condition, parse_condition
 from runmanager.text import format_value, pluralize

@@ -10,9 +10,9 @@ from runmanager.records.run.measurement import MEASUREMENTS, OUTCOMES, Taken, by
 from runmanager.records.run.program_report import restored_with
 from runmanager.records.run.run_record import InferenceRecord
 from runmanager.records.run.status import Status
-from runmanager.records.storage.bulk_reading import gc_paused
 from runmanager.records.storage.labels import Labels, SweepLabels
 from runmanager.records.storage.reader import SweepContents
+from runmanager.records.storage.versioned_file import gc_paused
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.caveats import hidden_cost_notes
 from runmanager.results.load.cells import CellsWith, continued_runs, gather_cells

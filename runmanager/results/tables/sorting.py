@@ -12,7 +12,7 @@ from runmanager.records.run.status import Reason, Status, is_complete
 from runmanager.results.table_model.columns import Row, Table
 from runmanager.results.table_model.formatting import Spread, human_columns
 from runmanager.results.tables.results_table import NOTE
-from runmanager.results.tables.seeds import SEEDS
+from runmanager.results.tables.shown_rows import SEEDS
 from runmanager.text import format_value
 from runmanager.validation import fault
 

@@ -12,7 +12,7 @@ from runmanager.results.compare.verdict import NOT_MEASURED, VERDICTS
 from runmanager.results.load.several_sweeps import SWEEP
 from runmanager.results.table_model.columns import EFFECTS, MISSING, Row, Table, effect_column, setting_name
 from runmanager.results.table_model.formatting import human_columns, human_field, is_number
-from runmanager.results.tables.seeds import SEEDS
+from runmanager.results.tables.shown_rows import SEEDS
 from runmanager.results.tables.sorting import OMITTED_FIRST, OMITTED_FROM_RESULTS, omission_order
 from runmanager.text import printable_line, printable_value, text_width, wrapped
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runmanager.errors import UsageError
-from runmanager.records.run.metric_direction import prefers_larger
+from runmanager.records.run.metric_names import prefers_larger
 from runmanager.records.settings.values import differing_settings
 from runmanager.results.table_model.columns import MISSING, Row, Table, column_of
 from runmanager.results.tfevents.reader import EventFolder, Series, is_event_file, read_event_files

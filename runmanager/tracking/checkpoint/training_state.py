@@ -15,8 +15,7 @@ from runmanager.records.run.run_record import EpochRecord
 from runmanager.tracking.checkpoint.checkpoint_file import CheckpointError, read_state, write_state
 from runmanager.tracking.checkpoint.custom_state import CustomState, plain_copy
 from runmanager.tracking.device.devices import random_states, restore_random_states
-from runmanager.tracking.metric_definitions import larger_is_better
-from runmanager.tracking.options import Progress, RunOptions, is_better, metric_value
+from runmanager.tracking.options import Progress, RunOptions, is_better, larger_is_better, metric_value
 
 
 class _Part(Protocol):

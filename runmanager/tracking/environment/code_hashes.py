@@ -16,9 +16,8 @@ from typing import Any
 
 from runmanager.records.settings.values import find_targets
 from runmanager.text import encodable
-from runmanager.tracking.environment.commit import program_folder
 from runmanager.tracking.environment.environment import LIBRARIES
-from runmanager.tracking.environment.import_scanner import ImportScanner, is_below
+from runmanager.tracking.environment.program_code import ImportScanner, is_below, program_folder
 
 _NUM_DIGITS = 16
 

@@ -20,13 +20,24 @@ from runmanager.records.host.process import usable_core_time, usable_cores
 from runmanager.records.run.run_record import Environment
 from runmanager.records.settings.secrets import SECRETS_VARIABLE, masked_words
 from runmanager.records.settings.values import choices_of_groups, flatten
-from runmanager.records.storage.driven_sweep import DRIVEN_VARIABLE
-from runmanager.tracking.device.cpu_model import cpu_model
+from runmanager.records.storage.ownership import DRIVEN_VARIABLE
 from runmanager.tracking.environment.cell_process import of_cells_alone
-from runmanager.tracking.environment.commit import COMMIT_VARIABLE, commit_of
+from runmanager.tracking.environment.program_code import COMMIT_VARIABLE, commit_of
 
 if TYPE_CHECKING:
     import torch
+
+
+@cache
+def cpu_model() -> str | None:
+    """Return the CPU's model name, None if it is unknown."""
+    path = Path("/proc/cpuinfo")
+    if path.exists():
+        for line in path.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine() or None
+
 
 COMMAND_VARIABLE = "RUNMANAGER_COMMAND"
 """Environment variable with the command line of the sweep's driver."""

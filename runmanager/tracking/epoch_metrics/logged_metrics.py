@@ -14,7 +14,7 @@ from runmanager.records.files.file_errors import MAX_INT64
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses, LossBuffer, sum_type, zeros
 from runmanager.tracking.epoch_metrics.step_values import Reduce, StepValues
 from runmanager.tracking.epoch_part import MeanState, SeriesState
-from runmanager.tracking.metric_definitions import check_name
+from runmanager.tracking.options import check_name
 from runmanager.tracking.torch_internals import as_plain
 from runmanager.validation import did_you_mean
 

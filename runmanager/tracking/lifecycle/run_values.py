@@ -21,7 +21,7 @@ from runmanager.tracking.epoch_metrics.logged_metrics import as_number, computed
 from runmanager.tracking.epoch_metrics.step_values import Reduce, StepValues, check_reduce
 from runmanager.tracking.epoch_part import LoggedState, SeriesState
 from runmanager.tracking.lifecycle.run_sinks import RunSinks
-from runmanager.tracking.metric_definitions import check_name
+from runmanager.tracking.options import check_name
 from runmanager.tracking.torch_internals import as_plain
 
 _SECONDS_BETWEEN_WRITES = 1.0

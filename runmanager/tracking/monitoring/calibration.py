@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from runmanager.records.host.gpus import DevicePeaks
-from runmanager.tracking.device.cpu_model import cpu_model
 from runmanager.tracking.device.devices import device_facts
+from runmanager.tracking.environment.environment import cpu_model
 from runmanager.tracking.timing.timer import Clock, clock_for
 
 _COPY_BYTES = 256 * 2**20  # more than any cache

@@ -29,17 +29,20 @@ from runmanager.records.storage.versioned_file import encode_record
 from runmanager.text import error_line, truncated
 from runmanager.tracking.checkpoint.training_state import loop_checkpointer
 from runmanager.tracking.device.devices import device_in_use, device_of, resolve_device
-from runmanager.tracking.environment.cell_process import RUN_VARIABLE
+from runmanager.tracking.environment.cell_process import RUN_VARIABLE, is_apart, rank_of_process
 from runmanager.tracking.environment.code_hashes import hash_user_code
 from runmanager.tracking.environment.environment import capture_environment
-from runmanager.tracking.environment.rank_check import is_apart, rank_of_process
 from runmanager.tracking.inactive_run import InactiveRun
 from runmanager.tracking.lifecycle.finalizers import temporary_folder
 from runmanager.tracking.manager import RunManager
-from runmanager.tracking.metric_definitions import declared_directions
-from runmanager.tracking.options import RunOptions, TensorBoardOptions
-from runmanager.tracking.program.current_run import is_loader_worker, keep_started, refuse_second_start, starting
-from runmanager.tracking.program.exit_hooks import end_at_exit
+from runmanager.tracking.options import RunOptions, TensorBoardOptions, declared_directions
+from runmanager.tracking.program.current_run import (
+    end_at_exit,
+    is_loader_worker,
+    keep_started,
+    refuse_second_start,
+    starting,
+)
 from runmanager.tracking.program.reported_folder import claim_report
 from runmanager.tracking.ranks.run_ranks import RunRanks
 from runmanager.tracking.run import ActiveRun

@@ -24,7 +24,7 @@ from torch.utils.data import Dataset
 from runmanager.errors import DatasetError
 from runmanager.records.host.standard_streams import print_line
 from runmanager.training.datasets.array_dataset import ArrayDataset, as_arrays, hold_out, random_subset
-from runmanager.training.models.torchvision_models import import_torchvision
+from runmanager.training.models.builtin_models import import_torchvision
 from runmanager.training.options.dataset import VisionOptions
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from runmanager.errors import UsageError
 from runmanager.records.run.measurement import METRICS
-from runmanager.tracking.metric_definitions import check_name
+from runmanager.tracking.options import check_name
 from runmanager.validation import MAX_COUNT, GroupOptions, allowed, derived, fault, limits, suggestion
 
 _LABEL_BYTES = 8

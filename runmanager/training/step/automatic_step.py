@@ -30,9 +30,8 @@ from runmanager.tracking.torch_internals import (
     module_hooks,
     storage_id,
 )
-from runmanager.training.criteria.loss import Loss
-from runmanager.training.models.builtin_models import Network
-from runmanager.training.models.torchvision_models import Resized
+from runmanager.training.criteria import Loss
+from runmanager.training.models.builtin_models import Network, Resized
 from runmanager.training.options.job import AUTO, Precision, TrainingOptions
 from runmanager.training.step.micro_batches import LARGEST_KEPT_BYTES, needs_whole_batches
 

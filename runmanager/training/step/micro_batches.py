@@ -14,7 +14,7 @@ from runmanager.text import pluralize
 from runmanager.tracking.device.devices import random_states, restore_random_states
 from runmanager.tracking.lifecycle.outcome import is_out_of_memory
 from runmanager.tracking.torch_internals import InstanceNormBase, NormBase
-from runmanager.training.criteria.loss import Loss
+from runmanager.training.criteria import Loss
 from runmanager.training.options.job import OutOfMemory
 from runmanager.validation import fault
 

@@ -8,7 +8,7 @@ import torch
 
 from runmanager.errors import ConfigurationError, TensorMismatchError
 from runmanager.text import pluralize
-from runmanager.training.criteria.loss import Loss
+from runmanager.training.criteria import Loss
 from runmanager.training.options.job import OutOfMemory, Precision, TrainingOptions
 from runmanager.training.step.amp import CountingScaler, autocast, precision_faults, scaler_for, weight_faults
 from runmanager.training.step.automatic_step import resolved_channels_last, resolved_micro_batch

@@ -7,7 +7,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runmanager.app.request.override_quoting import format_override
+from runmanager.app.request.command import format_override
 
 VALUES = [None, True, 0, -3, 1e-8, "adam", "a/b.c", [1, 2.5, "x"], {"a": 1, "b": [True, None]}]
 TEXTS = ["a b", "a,b", 'say "hi"', "c:\\x\\", '\\"', "(1)", "x=y", "", "[1]", "{", "#", "\u03c0", "choice(1,2)"]

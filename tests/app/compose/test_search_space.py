@@ -6,7 +6,7 @@ import pytest
 
 from runmanager.app.compose.search_space import Space, read_space
 from runmanager.app.programs.script.arguments.setting_words import texts_of_word
-from runmanager.app.request.override_quoting import in_hydras_syntax
+from runmanager.app.request.command import in_hydras_syntax
 from runmanager.errors import ConfigurationError
 
 

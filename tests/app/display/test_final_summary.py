@@ -17,7 +17,7 @@ from runmanager.records.run.status import Status
 from runmanager.records.storage.ownership import claim_run
 from runmanager.records.storage.reader import read_record
 from runmanager.records.storage.versioned_file import encode_record
-from runmanager.records.sweep.sweep_record import plan_cell, write_cells
+from runmanager.records.sweep.sweep_record import SweepCommand, plan_cell, write_cells
 
 
 def shown(folder: Path, *, num_runs: int, terminal: tuple[int, int] | None) -> list[str]:
@@ -82,7 +82,7 @@ def test_where_no_run_finished_each_cause_is_said_once_at_the_end(
             RunRecord(name=name, signature=digits, status=status, config=config, message=message or ""),
         )
         cells.append(plan_cell(digits, name, config))
-    write_cells(sweep, cells, axes={"lr": list(range(len(messages)))}, command=("x",))
+    write_cells(sweep, cells, SweepCommand(("x",), axes={"lr": list(range(len(messages)))}))
     text = io.StringIO()
     show_results(sweep, Console(file=text, width=10_000))
     found = [line for line in text.getvalue().splitlines() if "ended badly" in line]

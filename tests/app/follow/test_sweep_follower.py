@@ -31,7 +31,7 @@ from runmanager.records.storage.ownership import claim_run
 from runmanager.records.storage.reader import read_record
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.sweep.lookup import Messages
-from runmanager.records.sweep.sweep_record import leave_sweep, plan_cell, write_cells
+from runmanager.records.sweep.sweep_record import SweepCommand, leave_sweep, plan_cell, write_cells
 
 ME = ProcessIdentity.current()
 ELSEWHERE = ProcessIdentity(pid=1, start_ticks=1, boot_id="other", host="elsewhere")
@@ -49,7 +49,7 @@ class Disk:
 
     def plan(self, *, driver: ProcessIdentity | None = None) -> None:
         cells = [plan_cell(name, name, {"lr": number}) for number, name in enumerate(self.names)]
-        write_cells(self.paths, cells, axes={"lr": list(range(len(cells)))}, command=["sweep"], driver=driver)
+        write_cells(self.paths, cells, SweepCommand(["sweep"], axes={"lr": list(range(len(cells)))}), driver=driver)
 
     def begin(self, number: int, *, owner: ProcessIdentity = ME, attempt: int = 1, **settings: object) -> None:
         name = self.names[number]

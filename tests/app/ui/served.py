@@ -13,8 +13,7 @@ from pathlib import Path
 
 from runmanager.app.ui.pages import Pages
 from runmanager.app.ui.sweep_board import SweepBoard
-from runmanager.app.ui.web_app import Access, WebApp
-from runmanager.app.ui.web_server import PageServer
+from runmanager.app.ui.web_server import Access, PageServer, WebApp
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import EpochRecord, RunRecord
@@ -22,7 +21,7 @@ from runmanager.records.run.status import Status
 from runmanager.records.settings.signature import short_signature, signature
 from runmanager.records.storage.ownership import claim_run
 from runmanager.records.storage.run_folder import RunFolder
-from runmanager.records.sweep.sweep_record import plan_cell, write_cells
+from runmanager.records.sweep.sweep_record import SweepCommand, plan_cell, write_cells
 
 LIMIT_SECONDS = 60.0
 RATES = (0.1, 0.01)
@@ -65,7 +64,7 @@ def write_live_sweep(folder: Path, *, num_epochs: int = 4) -> tuple[SweepPaths, 
         if number == 0:
             going.write(status=Status.FINISHED, ended_at="2026-11-01T10:00:30+00:00", run_seconds=5.0)
             going.close()
-    write_cells(paths, cells, axes={"lr": list(RATES)}, command=["runmanager", "sweep", "lr=0.1,0.01"])
+    write_cells(paths, cells, SweepCommand(["runmanager", "sweep", "lr=0.1,0.01"], axes={"lr": list(RATES)}))
     assert going is not None
     return paths, going
 

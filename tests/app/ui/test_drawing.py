@@ -2,8 +2,7 @@
 
 import threading
 
-from runmanager.app.ui.drawing import Drawer, DrawnPage
-from runmanager.app.ui.live_page import LivePage
+from runmanager.app.ui.live_pages import Drawer, DrawnPage, LivePage
 
 
 class Lingering:

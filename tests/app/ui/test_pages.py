@@ -22,7 +22,7 @@ from runmanager.records.storage.reader import read_record, read_sweep
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.storage.versioned_file import encode_record
 from runmanager.records.sweep.lookup import Messages
-from runmanager.records.sweep.sweep_record import leave_sweep, plan_cell, write_cells
+from runmanager.records.sweep.sweep_record import SweepCommand, leave_sweep, plan_cell, write_cells
 from runmanager.results.load import summary_cache
 
 from .served import Client, epoch, write_live_sweep
@@ -58,7 +58,7 @@ def test_what_a_driver_at_work_says_is_news(client: Client, live: tuple[SweepPat
     paths, _ = live
     page = client.until("/sweep/first", '<div class="drawing"')
     assert '<ul id="said" hidden>' in page.text
-    write_cells(paths, [], axes={}, command=["sweep"], driver=ProcessIdentity.current())
+    write_cells(paths, [], SweepCommand(["sweep"], axes={}), driver=ProcessIdentity.current())
     Messages(paths).say("seed=1  killed (signal): <SIGKILL>; retried (2 of 2)")
     said = client.until("/sweep/first", "retried").text.partition('<ul id="said">')[2].partition("</ul>")[0]
     assert re.search(r"<li>\d\d:\d\d:\d\d seed=1  killed \(signal\): &lt;SIGKILL&gt;; retried \(2 of 2\)</li>", said)
@@ -138,7 +138,7 @@ def test_the_death_of_a_driver_is_news_where_cells_wait(client: Client, root: Pa
     try:
         identity = ProcessIdentity.of(driver.pid)
         command = ["runmanager", "sweep", "lr=0.1,0.01,0.5"]
-        write_cells(paths, [plan_cell("5" * 64, "lr=0.5", config)], axes=None, command=command, driver=identity)
+        write_cells(paths, [plan_cell("5" * 64, "lr=0.5", config)], SweepCommand(command), driver=identity)
         at_work = client.until("/sweep/second", "1 pending")
         assert "No process is at work on it." not in at_work.text
     finally:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runmanager.app.ui.web_app import Access
+from runmanager.app.ui.web_server import Access
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.run_folder import RunFolder
 

@@ -15,7 +15,7 @@ from torch.utils.tensorboard import SummaryWriter
 from runmanager import RunManager, Sweep
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import RunPaths, SweepPaths
-from runmanager.results.program_files.metric_curves import metrics_by_step
+from runmanager.results.program_files.folder_metrics import metrics_by_step
 from runmanager.tracking.tensorboard.logdir import SweepLogdir
 
 from ..conftest import rows_of

@@ -16,7 +16,7 @@ from runmanager.records.run.status import Status
 from runmanager.records.settings.grid import expand_grid
 from runmanager.records.settings.signature import short_signature, signature
 from runmanager.records.storage.ownership import claim_run
-from runmanager.records.sweep.sweep_record import plan_cell, write_cells
+from runmanager.records.sweep.sweep_record import SweepCommand, plan_cell, write_cells
 
 from ..conftest import rows_of, write_sweep
 
@@ -159,7 +159,7 @@ def write_script_sweep(
         noise = (params.seed * 7 + params.width + int(10 * params.lr)) % 5 / 1000
         run.append(EpochRecord(epoch=1, val_loss=params.width / 100 + noise, epoch_seconds=1.0, samples=samples))
         run.close()
-    write_cells(paths, cells, axes=axes, command=["runmanager", "sweep"])
+    write_cells(paths, cells, SweepCommand(["runmanager", "sweep"], axes=axes))
     return paths
 
 

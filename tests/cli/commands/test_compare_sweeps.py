@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from runmanager.records.run.status import Reason, Status
-from runmanager.records.sweep.sweep_record import write_cells
+from runmanager.records.sweep.sweep_record import SweepCommand, write_cells
 
 from ...app.test_reproduce_command import composed
 from ...results.conftest import HOST, SweepMaker, timed_epochs
@@ -275,7 +275,7 @@ def test_the_duel_of_the_built_in_job_leaves_out_the_options_of_its_sweep(comman
     for name, first in (("old", 0), ("new", 100)):
         sweep = write(tmp_path / name, 2.0, first=first)
         words = ("runmanager", "sweep", "--exclude", "lr==1 and seed==3", "batch_size=100,1000", "epochs=7", "seed=0,1")
-        write_cells(sweep.paths, (), axes={}, command=words)
+        write_cells(sweep.paths, (), SweepCommand(words, axes={}))
     done = command("compare", str(tmp_path / "old"), str(tmp_path / "new"), "--fail-if", "slower")
     assert done.status == 3 and done.out.count("exclude") == done.out.count("lr==1") == 0
     assert "batch_size=100 epochs=7 seed=0,1`" in done.out

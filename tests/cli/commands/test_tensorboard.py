@@ -30,8 +30,7 @@ from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import read_record, run_names
 from runmanager.records.storage.versioned_file import encode_record
 from runmanager.tracking.tensorboard.board_server import BoardServer, _keep_reading, serving_options
-from runmanager.tracking.tensorboard.logdir import SweepLogdir
-from runmanager.tracking.tensorboard.sweep_summary import SweepSummaryWriter
+from runmanager.tracking.tensorboard.logdir import SweepLogdir, SweepSummaryWriter
 
 from ..conftest import process_environment, process_words
 

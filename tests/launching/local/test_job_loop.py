@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from runmanager.launching.local.job_loop import Engine, Retries
-from runmanager.launching.local.jobs import Job, Listener, ProcessExit
+from runmanager.launching.local.jobs import Engine, Job, Listener, ProcessExit, Retries
 from runmanager.launching.local.worker import Returned
 from runmanager.records.run.status import Outcome, Reason, Status
 

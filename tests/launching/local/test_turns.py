@@ -14,7 +14,7 @@ import pytest
 from runmanager.launching.local.engine import LocalEngine
 from runmanager.launching.local.jobs import Job
 from runmanager.launching.local.turns import TurnClient
-from runmanager.race.keeper import TurnKeeper
+from runmanager.race.keeper import RoundRules, TurnKeeper
 
 DEADLINE_SECONDS = 60
 
@@ -25,7 +25,7 @@ class Group:
     def __init__(self, *, enough: Any = lambda rounds: False, min_rounds: int = 3, max_seconds: float = 1000.0) -> None:
         self.now = 0.0
         self.keeper = TurnKeeper(
-            enough=enough, min_rounds=min_rounds, max_seconds=max_seconds, seed=1, clock=lambda: self.now
+            RoundRules(enough=enough, min_rounds=min_rounds, max_seconds=max_seconds), seed=1, clock=lambda: self.now
         )
         self.events: list[tuple[int, Any]] = []
         self.working: set[int] = set()
@@ -134,7 +134,7 @@ def test_no_round_begins_that_would_end_after_the_maximum_time(seconds: float) -
 
 
 def test_a_cancelled_job_takes_no_turn_that_is_granted() -> None:
-    keeper = TurnKeeper(enough=lambda rounds: False, min_rounds=3, max_seconds=1000.0)
+    keeper = TurnKeeper(RoundRules(enough=lambda rounds: False, min_rounds=3, max_seconds=1000.0))
     client = keeper.add(0)
 
     def cancelled() -> bool:
@@ -146,7 +146,7 @@ def test_a_cancelled_job_takes_no_turn_that_is_granted() -> None:
 
 def test_a_jobs_clock_stands_while_it_waits_for_a_turn() -> None:
     now = [0.0]
-    keeper = TurnKeeper(enough=lambda rounds: True, min_rounds=1, max_seconds=1.0, clock=lambda: now[0])
+    keeper = TurnKeeper(RoundRules(enough=lambda rounds: True, min_rounds=1, max_seconds=1.0), clock=lambda: now[0])
     clients = [keeper.add(key) for key in (0, 1)]
     with contextlib.ExitStack() as stack:
         for client in clients:
@@ -165,7 +165,7 @@ def test_a_jobs_clock_stands_while_it_waits_for_a_turn() -> None:
 
 
 def test_a_driver_that_is_gone_is_an_error_and_not_the_end_of_turns() -> None:
-    keeper = TurnKeeper(enough=lambda rounds: True, min_rounds=1, max_seconds=1.0)
+    keeper = TurnKeeper(RoundRules(enough=lambda rounds: True, min_rounds=1, max_seconds=1.0))
     with contextlib.closing(keeper.add(0)) as client:
         keeper.remove(0)
         with pytest.raises(EOFError):
@@ -179,7 +179,7 @@ def turn_jobs(jobs: Any, tmp_path: Path) -> Iterator[Any]:
 
 
 def test_processes_take_turns_and_a_killed_one_blocks_no_other(turn_jobs: Any, recorder: Any, tmp_path: Path) -> None:
-    keeper = TurnKeeper(enough=lambda rounds: len(rounds) >= 5, min_rounds=5, max_seconds=DEADLINE_SECONDS)
+    keeper = TurnKeeper(RoundRules(enough=lambda rounds: len(rounds) >= 5, min_rounds=5, max_seconds=DEADLINE_SECONDS))
     LocalEngine(workers=3, turns=keeper).run(turn_jobs, recorder)
     assert recorder.endings[1].exit_code == -9
     counts = {key: recorder.endings[key].answer.value for key in (0, 2)}
@@ -223,7 +223,7 @@ OLDER = (
 
 
 def test_a_job_of_an_older_version_takes_turns() -> None:
-    keeper = TurnKeeper(enough=lambda rounds: False, min_rounds=3, max_seconds=1000.0, warmup_turns=0)
+    keeper = TurnKeeper(RoundRules(enough=lambda rounds: False, min_rounds=3, max_seconds=1000.0, warmup_turns=0))
     pipes = []
     for key in (0, 1):
         mine, theirs = connection.Pipe()

@@ -3,7 +3,7 @@
 import pytest
 
 from runmanager.errors import UsageError
-from runmanager.records.run.metric_direction import MAX, MIN, is_larger_better, parse_better, prefers_larger
+from runmanager.records.run.metric_names import MAX, MIN, is_larger_better, parse_better, prefers_larger
 
 
 @pytest.mark.parametrize(

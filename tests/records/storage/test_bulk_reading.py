@@ -9,9 +9,8 @@ import pytest
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.run_record import Environment, RunRecord
-from runmanager.records.storage.bulk_reading import SharedParts, gc_paused
 from runmanager.records.storage.reader import read_record, read_sweep
-from runmanager.records.storage.versioned_file import encode_record
+from runmanager.records.storage.versioned_file import SharedParts, encode_record, gc_paused
 
 MakeRecord = Callable[..., RunRecord]
 

@@ -8,8 +8,7 @@ import pytest
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.run_record import RunRecord
-from runmanager.records.storage.driven_sweep import DRIVEN_VARIABLE
-from runmanager.records.storage.ownership import claim_run
+from runmanager.records.storage.ownership import DRIVEN_VARIABLE, claim_run
 
 
 def test_a_run_does_not_begin_in_a_sweep_that_is_gone(

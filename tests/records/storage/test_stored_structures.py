@@ -20,10 +20,9 @@ from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import Beat, read_beat, write_beat
 from runmanager.records.run.program_report import ProgramReport
 from runmanager.records.run.run_record import EpochRecord, RunRecord, Turn, read_turns
-from runmanager.records.storage.bulk_reading import SharedParts
 from runmanager.records.storage.labels import SweepLabels, read_labels
 from runmanager.records.storage.reader import read_epochs, read_record, read_report
-from runmanager.records.storage.versioned_file import encode_record
+from runmanager.records.storage.versioned_file import SharedParts, encode_record
 from runmanager.records.sweep.sweep_record import SweepRecord, read_sweep_record
 from runmanager.results.load.run_summary import LoggedNames, LoggedNamesTable
 from runmanager.results.load.summary_cache import CachedRun, read_cache, write_cache

@@ -12,7 +12,7 @@ from runmanager.app.programs.built_in_job import (
 )
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.settings.signature import CHANGED_DEFAULTS, signature
-from runmanager.records.sweep.sweep_record import plan_cell, write_cells
+from runmanager.records.sweep.sweep_record import SweepCommand, plan_cell, write_cells
 from runmanager.training.options.job import TrainingOptions
 
 JOB = {"dataset": {"name": "mnist"}, "model": {"name": "cnn"}, "optimizer": {"name": "adam"}}
@@ -49,8 +49,8 @@ def test_a_sweep_keeps_the_defaults_with_which_it_began(
     configs = [{**JOB, "lr": number, **settings} for number, settings in enumerate(stored)]
     cells = [plan_cell(signature(each), f"run-{each['lr']}", each) for each in configs]
     paths = SweepPaths(tmp_path)
-    write_cells(paths, cells[:1], axes={}, command=(), defaults=defaults_now() if records else None)
-    record = write_cells(paths, cells, axes={}, command=(), defaults=defaults_now())
+    write_cells(paths, cells[:1], SweepCommand((), axes={}, defaults=defaults_now() if records else None))
+    record = write_cells(paths, cells, SweepCommand((), axes={}, defaults=defaults_now()))
     assert kept_defaults(record, [{**JOB, "lr": 7, **composed}] * 2, given=given) == kept
 
 

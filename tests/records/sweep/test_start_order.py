@@ -5,7 +5,7 @@ import hashlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runmanager.records.sweep.start_order import Order, order_of
+from runmanager.records.settings.grid import Order, order_of
 
 
 def hashes(count: int) -> list[str]:

@@ -19,6 +19,7 @@ from runmanager.records.settings.signature import LATER, signature
 from runmanager.records.storage.ownership import claim_run
 from runmanager.records.sweep.sweep_record import (
     PlannedCell,
+    SweepCommand,
     SweepRecord,
     fresh_sweep_folder,
     leave_sweep,
@@ -35,7 +36,7 @@ def planned(*configs: dict[str, Any]) -> list[PlannedCell]:
 
 
 def write(folder: Path, configs: list[dict[str, Any]], **axes: list[Any]) -> SweepRecord:
-    return write_cells(SweepPaths(folder), planned(*configs), axes=axes, command=("runmanager", "sweep", "lr=…"))
+    return write_cells(SweepPaths(folder), planned(*configs), SweepCommand(("runmanager", "sweep", "lr=…"), axes=axes))
 
 
 def all_settings(record: SweepRecord) -> list[dict[str, Any]]:
@@ -66,7 +67,7 @@ def test_commands_are_kept_in_order_with_the_cells_that_they_added(tmp_path: Pat
 
     def give(word: str, *rates: float) -> SweepRecord:
         cells = planned(*({"lr": lr} for lr in rates))
-        return write_cells(paths, cells, axes={"lr": list(rates)}, command=("runmanager", "sweep", word))
+        return write_cells(paths, cells, SweepCommand(("runmanager", "sweep", word), axes={"lr": list(rates)}))
 
     first, second, third = (("runmanager", "sweep", word) for word in ("a", "b", "c"))
     give("a", 1.0, 2.0)
@@ -140,11 +141,11 @@ import os
 from pathlib import Path
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
-from runmanager.records.sweep.sweep_record import plan_cell, write_cells
+from runmanager.records.sweep.sweep_record import SweepCommand, plan_cell, write_cells
 
 def take(number):
     cell = plan_cell(f"{os.getpid()}-{number}", "run", {"lr": number})
-    write_cells(SweepPaths(Path("grid")), [cell], axes={"pid": [os.getpid()]}, command=())
+    write_cells(SweepPaths(Path("grid")), [cell], SweepCommand((), axes={"pid": [os.getpid()]}))
     return cell.signature
 """
 
@@ -219,9 +220,9 @@ def test_a_removed_cell_is_a_cell_again_where_a_command_adds_it(tmp_path: Path) 
 def test_axes_that_were_not_planned_are_the_settings_in_which_cells_differ(tmp_path: Path) -> None:
     paths = SweepPaths(tmp_path)
     for config in ({"lr": 1.0, "seed": 0}, {"lr": 2.0, "seed": 0}, {"lr": 1.0, "seed": 0}):
-        record = write_cells(paths, planned(config), axes=None, command=("python", "train.py"))
+        record = write_cells(paths, planned(config), SweepCommand(("python", "train.py")))
     assert record.axes == {"lr": [1.0, 2.0]}
-    assert write_cells(paths, planned({"lr": 3.0}), axes={}, command=("x",)).axes == {"lr": [1.0, 2.0]}
+    assert write_cells(paths, planned({"lr": 3.0}), SweepCommand(("x",), axes={})).axes == {"lr": [1.0, 2.0]}
 
 
 def test_sweep_is_opened_by_its_folder(tmp_path: Path, record: Callable[..., RunRecord]) -> None:
@@ -255,7 +256,7 @@ def test_drivers_are_recorded_while_they_run(tmp_path: Path) -> None:
         return record.drivers
 
     for driver in (dead, elsewhere, me, me):
-        write_cells(paths, planned({"lr": 0.1}), axes={}, command=(), driver=driver)
+        write_cells(paths, planned({"lr": 0.1}), SweepCommand((), axes={}), driver=driver)
     assert drivers() == (elsewhere, me), "a dead driver is dropped, one on another host is not"
     write(tmp_path, [{"lr": 0.2}])
     assert drivers() == (elsewhere, me)
@@ -267,9 +268,9 @@ def test_drivers_are_recorded_while_they_run(tmp_path: Path) -> None:
 
 def test_known_cell_keeps_the_name_of_its_run(tmp_path: Path) -> None:
     (first,) = planned({"lr": 0.1})
-    write_cells(SweepPaths(tmp_path), [first], axes={}, command=())
+    write_cells(SweepPaths(tmp_path), [first], SweepCommand((), axes={}))
     other = msgspec.structs.replace(first, run="another-name")
-    record = write_cells(SweepPaths(tmp_path), [other], axes={}, command=())
+    record = write_cells(SweepPaths(tmp_path), [other], SweepCommand((), axes={}))
     assert [cell.run for cell in record.planned] == [first.run]
 
 
@@ -296,17 +297,21 @@ def starts(record: SweepRecord) -> list[tuple[float, int]]:
 def test_the_order_of_starting_is_stored_beside_the_cells_whose_order_stays(tmp_path: Path) -> None:
     paths = SweepPaths(tmp_path)
     configs = seeded([0.1, 0.2, 0.3, 0.4], [0, 1])
-    given: dict[str, Any] = {"axes": {}, "command": ("x",), "seed_names": ["split"]}
-    record = write_cells(paths, planned(*configs), **given, order="random")
+    given: dict[str, Any] = {"axes": {}, "words": ("x",), "seed_names": ["split"]}
+    record = write_cells(paths, planned(*configs), SweepCommand(**given, order="random"))
     assert read_sweep_record(paths) == record
     assert record.cells == tuple(signature(config) for config in configs)
     assert [seed for _, seed in starts(record)] == [0] * 4 + [1] * 4
     first = starts(record)
-    assert first != starts(write_cells(SweepPaths(tmp_path / "grid"), planned(*configs), **given, order="grid"))
-    assert starts(write_cells(paths, planned(*configs[2:4]), **given, order="grid")) == first, "the stored order stays"
-    wider = starts(write_cells(paths, planned(*seeded([0.5], [0, 1, 2])), **given, order="random"))
+    assert first != starts(
+        write_cells(SweepPaths(tmp_path / "grid"), planned(*configs), SweepCommand(**given, order="grid"))
+    )
+    assert starts(write_cells(paths, planned(*configs[2:4]), SweepCommand(**given, order="grid"))) == first, (
+        "the stored order stays"
+    )
+    wider = starts(write_cells(paths, planned(*seeded([0.5], [0, 1, 2])), SweepCommand(**given, order="random")))
     assert wider == [*first[:4], (0.5, 0), *first[4:], (0.5, 1), (0.5, 2)]
-    assert starts(write_cells(paths, planned({"lr": 0.6, "split": 0}), axes={}, command=("y",)))[5] == (0.6, 0)
+    assert starts(write_cells(paths, planned({"lr": 0.6, "split": 0}), SweepCommand(("y",), axes={})))[5] == (0.6, 0)
 
 
 def test_a_sweep_without_an_order_starts_as_it_was_given(tmp_path: Path) -> None:
@@ -317,7 +322,9 @@ def test_a_sweep_without_an_order_starts_as_it_was_given(tmp_path: Path) -> None
     SweepPaths(tmp_path).record.write_bytes(msgspec.json.encode(data))
     assert read_sweep_record(SweepPaths(tmp_path)) == record
     assert record.starts == list(record.cells)
-    later = write_cells(SweepPaths(tmp_path), planned(*seeded([0.3], [1, 0])), axes={}, command=(), order="random")
+    later = write_cells(
+        SweepPaths(tmp_path), planned(*seeded([0.3], [1, 0])), SweepCommand((), axes={}, order="random")
+    )
     assert [each for each in later.starts if each in record.cells] == list(record.cells)
 
 
@@ -330,5 +337,5 @@ def test_a_damaged_order_still_has_every_cell(tmp_path: Path) -> None:
 def test_names_of_seeds_are_those_of_all_commands(tmp_path: Path) -> None:
     paths = SweepPaths(tmp_path)
     for names in (["split"], [], ["fold", "split"]):
-        record = write_cells(paths, planned({"lr": 0.1, "split": 0}), axes={}, command=("x",), seed_names=names)
+        record = write_cells(paths, planned({"lr": 0.1, "split": 0}), SweepCommand(("x",), axes={}, seed_names=names))
     assert record.seed_names == ("split", "fold")

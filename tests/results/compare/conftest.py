@@ -4,8 +4,7 @@ import msgspec
 import pytest
 
 from runmanager.results.compare.comparison import compare
-from runmanager.results.compare.comparison_side import Side
-from runmanager.results.compare.comparison_table import CompareOptions
+from runmanager.results.compare.comparison_table import CompareOptions, Side
 from runmanager.results.load.cells import gather_cells
 from runmanager.results.metrics.metric_lookup import find_metric
 

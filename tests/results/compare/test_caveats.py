@@ -10,8 +10,7 @@ from runmanager.records.run.run_record import Measurements
 from runmanager.records.run.status import Reason, Status
 from runmanager.results.compare.caveats import contention_caveats, outlier_caveats, pair_caveats
 from runmanager.results.compare.comparison import compare
-from runmanager.results.compare.comparison_side import Side
-from runmanager.results.compare.comparison_table import CompareOptions
+from runmanager.results.compare.comparison_table import CompareOptions, Side
 from runmanager.results.findings.answer_sentences import answers
 from runmanager.results.load.cells import gather_cells
 from runmanager.results.result_files import write_tables

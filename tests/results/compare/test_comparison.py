@@ -9,7 +9,7 @@ from runmanager.errors import UsageError
 from runmanager.records.run.run_record import Environment, Measurements
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.settings.signature import signature
-from runmanager.records.sweep.sweep_record import add_cells, plan_cell
+from runmanager.records.sweep.sweep_record import SweepCommand, add_cells, plan_cell
 from runmanager.results.compare.comparison import compare, compare_with_stand_in, with_numbered_reasons
 from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.load.loader import read_results
@@ -422,7 +422,7 @@ def test_settings_that_follow_from_the_axis_are_named_in_the_reason(learners):
 
     runs = [dataclasses.replace(run, record=with_derived(run)) for run in learners.runs]
     cells = [plan_cell(run.record.signature, run.record.name, run.record.config) for run in runs]
-    plan = add_cells(None, cells, axes={}, command=(), derived=derived)
+    plan = add_cells(None, cells, SweepCommand((), axes={}, derived=derived))
     (row,) = compare(dataclasses.replace(learners, runs=runs), plan, CompareOptions(metric="val_accuracy")).rows
     assert row["verdict"] == "better"
     assert row["reason"] == (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runmanager.results.compare.comparison_side import resolution_of
+from runmanager.results.compare.comparison_table import resolution_of
 
 
 def resolution(side):

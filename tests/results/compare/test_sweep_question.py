@@ -4,14 +4,14 @@ import msgspec
 import pytest
 
 from runmanager.records.run.status import Reason, Status
-from runmanager.records.sweep.sweep_record import add_cells
+from runmanager.records.sweep.sweep_record import SweepCommand, add_cells
 from runmanager.results.compare.comparison import compare, compare_with_stand_in
 from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.compare.sweep_question import other_metric, with_metric_of_sweep
 from runmanager.results.findings.answer_sentences import answers
 from runmanager.results.findings.recommendations import next_steps
 from runmanager.results.tables.results_table import result_rows
-from runmanager.results.tables.seeds import pairs_with_answer
+from runmanager.results.tables.shown_rows import pairs_with_answer
 
 
 @pytest.fixture
@@ -128,5 +128,5 @@ def test_runs_without_epochs_are_compared_by_their_final_metric(printed):
 
 
 def test_the_metric_that_the_sweep_was_asked_for_is_compared(printed):
-    plan = add_cells(None, [], axes={}, command=("runmanager", "sweep"))
+    plan = add_cells(None, [], SweepCommand(("runmanager", "sweep"), axes={}))
     assert with_metric_of_sweep(printed, msgspec.structs.replace(plan, metric="score")).metric == "score"

@@ -10,7 +10,7 @@ from torch.utils.tensorboard import SummaryWriter
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.storage.reader import read_sweep
 from runmanager.results.figures.figure import inline_svg
-from runmanager.results.program_files.metric_curves import metrics_by_step
+from runmanager.results.program_files.folder_metrics import metrics_by_step
 from runmanager.tracking.tensorboard.event_writer import EventWriter
 
 from .drawn_figures import as_fields, figures_in

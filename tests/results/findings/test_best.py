@@ -12,7 +12,7 @@ from runmanager.errors import UsageError
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.storage.reader import SweepContents
-from runmanager.records.sweep.sweep_record import add_cells
+from runmanager.records.sweep.sweep_record import SweepCommand, add_cells
 from runmanager.results.compare.comparison import compare
 from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.findings.answer_sentences import answers
@@ -20,7 +20,7 @@ from runmanager.results.findings.best import BestCell, find_best
 from runmanager.results.findings.best_text import best_document, best_headline, best_sections, best_sentences
 from runmanager.results.findings.outcomes import RANKED_BY_SHARED_SEEDS
 from runmanager.results.stats.noise_model import critical_value
-from runmanager.results.table_model.sections import format_sections
+from runmanager.results.table_model.formatting import format_sections
 from runmanager.results.tables.results_table import result_rows
 
 OPTIONS: dict[str, Any] = {"metric": "val_accuracy"}
@@ -432,7 +432,7 @@ def test_no_call_is_given_that_could_not_load_the_weights_of_a_program(sweep: An
 def test_the_metric_that_the_sweep_was_given_is_the_default(contents: Callable[..., SweepContents]) -> None:
     values = ({"val_accuracy": 0.9, "score": 0.1}, {"val_accuracy": 0.8, "score": 0.2})
     sweep = contents(*(({"lr": lr}, [], {"summary": summary}) for lr, summary in enumerate(values)))
-    plan = msgspec.structs.replace(add_cells(None, [], axes={}, command=("runmanager", "sweep")), metric="score")
+    plan = msgspec.structs.replace(add_cells(None, [], SweepCommand(("runmanager", "sweep"), axes={})), metric="score")
     by_default, by_plan = find_best(sweep, None), find_best(sweep, plan)
     assert (by_default.metric.name, by_default.settings) == ("val_accuracy", {"lr": 0})
     assert (by_plan.metric.name, by_plan.settings, by_plan.preferred_metric) == ("score", {"lr": 1}, None)

@@ -8,7 +8,7 @@ from runmanager.results.compare.comparison import compare
 from runmanager.results.findings.answer_sentences import answers
 from runmanager.results.findings.best import find_best
 from runmanager.results.findings.best_text import best_document, best_headline, best_sections, best_sentences
-from runmanager.results.table_model.sections import format_sections
+from runmanager.results.table_model.formatting import format_sections
 from runmanager.results.tables.results_table import result_rows
 
 LEAST_ZEAL = {"metric": "zeal", "better": "min"}

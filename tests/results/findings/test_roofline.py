@@ -16,7 +16,7 @@ from runmanager.results.findings.roofline import full_batches, roofline_lines, r
 from runmanager.results.report.report import render_report
 from runmanager.results.report.run_details import run_sections
 from runmanager.results.sweep_snapshot import SweepSnapshot
-from runmanager.results.table_model.sections import format_sections
+from runmanager.results.table_model.formatting import format_sections
 from runmanager.results.tables.terminal import render_results
 from runmanager.results.tables.text_formats import to_markdown
 

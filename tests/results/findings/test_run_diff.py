@@ -9,7 +9,7 @@ from runmanager.records.run.run_record import Environment
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.storage.reader import SweepContents
 from runmanager.results.findings.run_diff import Difference, diff_runs, difference_document, difference_sections
-from runmanager.results.table_model.sections import format_sections
+from runmanager.results.table_model.formatting import format_sections
 
 
 def two(contents: Callable[..., SweepContents], host: Environment, steady: Callable[..., Any], **fields: Any) -> Any:

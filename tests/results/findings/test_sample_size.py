@@ -7,7 +7,7 @@ import pytest
 
 from runmanager.records.run.status import Status
 from runmanager.records.settings.signature import signature
-from runmanager.records.sweep.sweep_record import add_cells, plan_cell
+from runmanager.records.sweep.sweep_record import SweepCommand, add_cells, plan_cell
 from runmanager.results.compare.comparison import compare
 from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.compare.matched_pairs import match_sides
@@ -17,7 +17,7 @@ from runmanager.results.findings.sample_size import (
     detectable_by_more_runs,
     too_little_to_compare,
 )
-from runmanager.results.stats.power import power
+from runmanager.results.stats.effects import power
 from runmanager.results.tables.results_table import result_rows
 
 
@@ -29,7 +29,9 @@ def planned(contents):
         configs = [{"device": device, "seed": seed, "epochs": 8} for device, seed in cells]
         axes = {"device": ["cpu", "cuda"], "seed": [0, 1]}
         record = add_cells(
-            None, [plan_cell(str(at), str(at), config) for at, config in enumerate(configs)], axes=axes, command=("x",)
+            None,
+            [plan_cell(str(at), str(at), config) for at, config in enumerate(configs)],
+            SweepCommand(("x",), axes=axes),
         )
         names = [str(at) for at in range(len(cells))]
         return detectable_before_running(contents(), record, dict.fromkeys(names, 7), cells=names)
@@ -68,7 +70,7 @@ def test_plan_without_power_describes_a_way_out(planned):
 def test_of_speed_nothing_is_said_where_it_is_not_known_that_runs_are_timed(contents, timed, count):
     """A script may record no epochs, before its first run and after it; one that does so is told of speed."""
     cells = [plan_cell(signature(config), str(config["lr"]), config) for config in ({"lr": 0.1}, {"lr": 0.01})]
-    record = add_cells(None, cells, axes={"lr": [0.1, 0.01]}, command=("x",))
+    record = add_cells(None, cells, SweepCommand(("x",), axes={"lr": [0.1, 0.01]}))
     needed = (
         "Accuracies and losses can be compared from 3 runs a side on, as with `seed=0,1,2` if the program takes a "
         "seed: lr=0.01 has 1."
@@ -87,7 +89,7 @@ def test_a_plan_is_about_the_cells_of_its_command(contents):
         *({"lr": lr, "width": 9, "seed": seed, "epochs": 9} for lr in (0.1, 0.2) for seed in (0, 1, 2)),
     ]
     cells = [plan_cell(signature(config), str(at), config) for at, config in enumerate(configs)]
-    record = add_cells(None, cells, axes={"width": [1, 9], "lr": [0.1, 0.2], "seed": [0, 1, 2]}, command=("x",))
+    record = add_cells(None, cells, SweepCommand(("x",), axes={"width": [1, 9], "lr": [0.1, 0.2], "seed": [0, 1, 2]}))
     epochs = {cell.signature: cell.settings["epochs"] - 1 for cell in cells}
     few, enough = record.cells[:2], record.cells[2:]
     of_speed, of_metrics = detectable_before_running(contents(), record, epochs, cells=few)

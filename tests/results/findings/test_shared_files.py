@@ -7,7 +7,7 @@ from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import OutsideFiles, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.findings.shared_files import shared_file_lines
+from runmanager.results.findings.answer_sentences import shared_file_lines
 
 
 def run(

@@ -11,10 +11,10 @@ from runmanager.records.run.run_record import DeviceReadings, Turn
 from runmanager.results.compare.comparison import compare
 from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.load.loader import read_results
-from runmanager.results.load.readings import clock_changes
+from runmanager.results.load.run_summary import clock_changes
 from runmanager.results.report.run_details import run_headline, run_sections
 from runmanager.results.result_files import write_tables
-from runmanager.results.table_model.sections import format_sections
+from runmanager.results.table_model.formatting import format_sections
 from runmanager.results.tables.results_table import result_rows
 from runmanager.results.tables.text_formats import to_csv
 

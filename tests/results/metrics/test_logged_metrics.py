@@ -8,8 +8,7 @@ import pytest
 
 from runmanager.errors import UsageError
 from runmanager.results.compare.comparison import compare
-from runmanager.results.compare.comparison_side import Side, resolution_of
-from runmanager.results.compare.comparison_table import CompareOptions
+from runmanager.results.compare.comparison_table import CompareOptions, Side, resolution_of
 from runmanager.results.load.cells import gather_cells
 from runmanager.results.metrics.metric_lookup import find_metric, known_metrics
 

@@ -14,8 +14,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from runmanager import RunManager
 from runmanager.records.files.paths import RunPaths
-from runmanager.results.program_files.folder_metrics import read_metrics
-from runmanager.results.program_files.found_metrics import FoundMetrics, found_metrics
+from runmanager.results.program_files.folder_metrics import FoundMetrics, found_metrics, read_metrics
 
 LIGHTNING = """
 import sys

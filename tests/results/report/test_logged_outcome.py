@@ -5,7 +5,7 @@ import re
 
 import msgspec
 
-from runmanager.records.sweep.sweep_record import write_cells
+from runmanager.records.sweep.sweep_record import SweepCommand, write_cells
 from runmanager.results.result_files import write_tables
 
 COLUMNS = dict.fromkeys(("loss", "accuracy", "val_loss", "val_accuracy"))
@@ -29,8 +29,8 @@ def test_a_metric_that_a_command_asks_for_comes_first(sweep, timed):
     for lr in (1, 2):
         epochs = [msgspec.structs.replace(each, metrics={"zeal": float(lr)}) for each in timed([1.0] * 6)]
         sweep.run({"lr": lr}, epochs, better={"zeal": "max"})
-    write_cells(sweep.paths, [], axes={"lr": [1, 2]}, command=("train",), metric="zeal")
-    write_cells(sweep.paths, [], axes={}, command=("train", "again"))  # it asks for none
+    write_cells(sweep.paths, [], SweepCommand(("train",), axes={"lr": [1, 2]}, metric="zeal"))
+    write_cells(sweep.paths, [], SweepCommand(("train", "again"), axes={}))  # it asks for none
     write_tables(sweep.paths)
     text = sweep.paths.report.read_text()
     (table,) = re.findall(r'<section id="results".*?</section>', text, re.DOTALL)

@@ -13,7 +13,7 @@ import pytest
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import Turn
 from runmanager.records.run.status import Reason, Status
-from runmanager.records.sweep.sweep_record import write_cells
+from runmanager.records.sweep.sweep_record import SweepCommand, write_cells
 from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.compare.matched_pairs import match_sides
 from runmanager.results.figures.catalog import paired_rounds
@@ -84,16 +84,16 @@ def test_the_answer_is_first_and_all_sections_exist(filled):
 
 def test_waiting_is_suggested_only_if_another_driver_is_alive(filled):
     assert "Wait for" not in page_of(filled)
-    write_cells(filled.paths, (), axes={}, command=("a",), driver=ProcessIdentity.current())
+    write_cells(filled.paths, (), SweepCommand(("a",), axes={}), driver=ProcessIdentity.current())
     assert "Wait for" not in page_of(filled)  # a driver writes its report when it is done
-    write_cells(filled.paths, (), axes={}, command=("a",), driver=ProcessIdentity.of(os.getppid()))
+    write_cells(filled.paths, (), SweepCommand(("a",), axes={}), driver=ProcessIdentity.of(os.getppid()))
     assert "Wait for 1 run:" in page_of(filled)
 
 
 def test_the_page_of_an_unfinished_sweep_starts_with_its_time_and_missing_runs(filled, timed):
     missing = "Made at 2026-11-21 12:00 UTC, before the end of the sweep: of 5 runs 1 had not started"
     assert f"{missing}, and no process was working on the sweep." in page_of(filled)
-    write_cells(filled.paths, (), axes={}, command=("a",), driver=ProcessIdentity.of(os.getppid()))
+    write_cells(filled.paths, (), SweepCommand(("a",), axes={}), driver=ProcessIdentity.of(os.getppid()))
     filled.run({"lr": 0.3, "device": "cpu"}, timed([9.0]), status=Status.RUNNING)
     page = page_of(filled)
     start = html.unescape(re.sub("<[^>]*>", "", page[: page.index('class="answer"')]))

@@ -11,7 +11,7 @@ from runmanager.records.run.run_record import Attempt, Environment, Measurements
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.storage.reader import read_run
 from runmanager.results.report.run_details import run_headline, run_sections
-from runmanager.results.table_model.sections import format_sections
+from runmanager.results.table_model.formatting import format_sections
 
 
 @pytest.fixture

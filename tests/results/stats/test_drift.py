@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from runmanager.results.stats.descriptive import make_sample
-from runmanager.results.stats.drift import Trend, fit_trend
-from runmanager.results.stats.effects import Contrast, simultaneous_estimates
+from runmanager.results.stats.effects import Contrast, Trend, fit_trend, simultaneous_estimates
 
 NOISE = 0.01
 ORDERS = {"turns": [0, 1] * 8, "baseline first": [0, 0, 1, 0, 0, 1, 0, 1, 0, 1, 0, 1, 1, 0, 1, 1]}

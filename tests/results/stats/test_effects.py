@@ -10,10 +10,10 @@ from scipy import stats
 
 from runmanager.errors import UsageError
 from runmanager.results.stats.descriptive import make_sample
-from runmanager.results.stats.drift import drift_variance
 from runmanager.results.stats.effects import (
     Contrast,
     assumed_share,
+    drift_variance,
     error_of_first,
     make_contrast,
     pooled_residuals,

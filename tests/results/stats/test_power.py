@@ -6,9 +6,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from runmanager.results.stats.effects import make_contrast, simultaneous_estimates
+from runmanager.results.stats.effects import (
+    MAX_RUNS,
+    likely_deviations,
+    make_contrast,
+    power,
+    runs_needed,
+    simultaneous_estimates,
+    smallest_detectable,
+)
 from runmanager.results.stats.noise_model import Residuals
-from runmanager.results.stats.power import MAX_RUNS, likely_deviations, power, runs_needed, smallest_detectable
 
 
 @pytest.mark.parametrize(("difference", "deviation", "runs"), [(0.1, 0.03, 4), (0.03, 0.02, 9), (0.02, 0.005, 3)])

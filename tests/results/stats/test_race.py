@@ -5,10 +5,10 @@ import random
 
 import pytest
 
+from runmanager.race.heat import LEAST_ROUNDS, beaten, fastest_of, is_settled, race_speedup
 from runmanager.results.stats.descriptive import Estimate
 from runmanager.results.stats.noise_model import critical_value
 from runmanager.results.stats.paired_speedup import MIN_ROUNDS, paired_speedup
-from runmanager.results.stats.race import LEAST_ROUNDS, beaten, fastest_of, is_settled, race_speedup
 
 LOOKS = (3, 12)
 LOOKS_AT_RUNS = (3, 4, 6, 8, 12)

@@ -3,7 +3,7 @@
 import math
 import random
 
-from runmanager.results.stats.race import is_settled, race_speedup
+from runmanager.race.heat import is_settled, race_speedup
 
 TRUTH = 1.5
 

@@ -20,7 +20,7 @@ from runmanager.results.table_model.formatting import human_columns, human_field
 from runmanager.results.tables import text_formats
 from runmanager.results.tables.query import TableQuery
 from runmanager.results.tables.results_table import epoch_rows, result_rows
-from runmanager.results.tables.seeds import collapse_seeds
+from runmanager.results.tables.shown_rows import collapse_seeds
 from runmanager.results.tables.terminal import render_results
 
 CONFIG = {"lr": 0.01, "batch_size": 100, "num_workers": 0, "device": "cpu"}

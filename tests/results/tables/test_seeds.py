@@ -13,7 +13,7 @@ from runmanager.results.load.loader import read_results
 from runmanager.results.sweep import to_dataframe
 from runmanager.results.table_model.formatting import Spread, human, human_field
 from runmanager.results.tables.results_table import result_rows
-from runmanager.results.tables.seeds import collapse_seeds, without_shorter_runs
+from runmanager.results.tables.shown_rows import collapse_seeds, without_shorter_runs
 from runmanager.results.tables.sorting import best_first
 
 # By hand: the mean is 5, the squared deviations sum to 32, and the denominator is 8 - 1 = 7.

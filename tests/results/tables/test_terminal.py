@@ -12,7 +12,7 @@ from runmanager.results.compare.comparison import compare
 from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.tables.query import TableQuery
 from runmanager.results.tables.results_table import result_rows
-from runmanager.results.tables.seeds import collapse_seeds
+from runmanager.results.tables.shown_rows import collapse_seeds
 from runmanager.results.tables.terminal import render_comparison, render_results, render_summary
 
 CONFIGS = [

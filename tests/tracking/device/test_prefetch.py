@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from runmanager.tracking.device.prefetch import PendingBatch, SideStream, prefetch
-from runmanager.tracking.device.transfer import Packed
+from runmanager.tracking.device.transfer import Packed, PendingBatch, SideStream, prefetch
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.timing.timer import PhaseTimer
 

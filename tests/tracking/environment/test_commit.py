@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from runmanager.tracking.environment import commit as commits
-from runmanager.tracking.environment.commit import COMMIT_VARIABLE, Commit, commit_of
+from runmanager.tracking.environment import program_code as commits
+from runmanager.tracking.environment.program_code import COMMIT_VARIABLE, Commit, commit_of
 
 IDENTITY = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main")
 

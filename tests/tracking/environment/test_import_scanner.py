@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runmanager.tracking.environment.import_scanner import ImportScanner
+from runmanager.tracking.environment.program_code import ImportScanner
 
 
 def write(folder: Path, sources: dict[str, str]) -> None:

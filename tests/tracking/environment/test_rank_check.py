@@ -12,7 +12,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from runmanager import RunManager
 from runmanager.errors import UsageError
-from runmanager.tracking.environment.rank_check import is_apart, rank_of_process, refuse_several_ranks
+from runmanager.tracking.environment.cell_process import is_apart, rank_of_process, refuse_several_ranks
 
 ALL_ENTRY_POINTS = """
 import sys

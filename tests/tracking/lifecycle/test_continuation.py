@@ -17,7 +17,7 @@ from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import read_run
 from runmanager.results.load.contention import exposure_of
-from runmanager.tracking.lifecycle import continuation
+from runmanager.tracking.lifecycle import open_run
 from runmanager.tracking.lifecycle.finalizers import last_run_begun_here
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.options import EarlyStopOptions, RunOptions
@@ -171,7 +171,7 @@ def test_a_kill_while_files_are_copied_leaves_a_run_that_starts_again(job, monke
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(continuation, "write_state", killed)
+        patch.setattr(open_run, "write_state", killed)
         job("longer", 4, continues="shorter")
     left = read_run(job.paths.run("longer"))
     assert not left.paths.checkpoint.exists() and all(epoch.warmup for epoch in left.epochs)

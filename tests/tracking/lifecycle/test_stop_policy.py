@@ -3,9 +3,8 @@
 import pytest
 
 from runmanager.records.run.run_record import EpochRecord
-from runmanager.tracking.lifecycle.stop_policy import EarlyStopping
-from runmanager.tracking.metric_definitions import define_metric
-from runmanager.tracking.options import EarlyStopOptions
+from runmanager.tracking.lifecycle.outcome import EarlyStopping
+from runmanager.tracking.options import EarlyStopOptions, define_metric
 
 
 def history(*values: float | None, metric: str = "val_loss", first: int = 1) -> list[EpochRecord]:

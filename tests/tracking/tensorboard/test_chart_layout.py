@@ -14,8 +14,7 @@ from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.reader import read_sweep
 from runmanager.tracking.sinks import EpochDetails, RunStart
 from runmanager.tracking.tensorboard.hparams import CHARTS, MAX_CHARTS, charts_of, scalar_layout
-from runmanager.tracking.tensorboard.logdir import SweepLogdir
-from runmanager.tracking.tensorboard.sweep_summary import SweepSummaryWriter
+from runmanager.tracking.tensorboard.logdir import SweepLogdir, SweepSummaryWriter
 
 from ..board import LOADER, Board
 

@@ -11,7 +11,7 @@ from runmanager import RunManager
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import run_names
-from runmanager.records.sweep.sweep_record import plan_cell, write_cells
+from runmanager.records.sweep.sweep_record import SweepCommand, plan_cell, write_cells
 from runmanager.tracking.tensorboard.event_writer import EventWriter
 from runmanager.tracking.tensorboard.logdir import SweepLogdir
 
@@ -106,7 +106,7 @@ def test_files_of_the_program_and_of_what_it_printed_are_linked_too(sweep: Sweep
 
 
 def test_a_sweep_without_started_runs_is_empty(sweep: SweepPaths, served: SweepLogdir) -> None:
-    write_cells(sweep, [plan_cell("a" * 64, "lr=1-aaaaaaaa", {"lr": 1})], axes={"lr": [1]}, command=["x"])
+    write_cells(sweep, [plan_cell("a" * 64, "lr=1-aaaaaaaa", {"lr": 1})], SweepCommand(["x"], axes={"lr": [1]}))
     served.refresh()
     assert Board(served.root).load() == []
 

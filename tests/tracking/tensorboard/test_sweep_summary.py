@@ -17,8 +17,7 @@ from runmanager.records.storage.reader import read_record, run_names
 from runmanager.records.storage.versioned_file import encode_record
 from runmanager.tracking.tensorboard.event_writer import EventWriter
 from runmanager.tracking.tensorboard.hparams import METRICS, session_start
-from runmanager.tracking.tensorboard.logdir import SweepLogdir
-from runmanager.tracking.tensorboard.sweep_summary import SweepSummaryWriter
+from runmanager.tracking.tensorboard.logdir import SweepLogdir, SweepSummaryWriter
 
 from ...results.conftest import SweepMaker, timed_epochs
 from ..board import CELLS, Board, begin

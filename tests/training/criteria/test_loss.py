@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from runmanager.errors import ConfigurationError, DatasetError, TensorMismatchError
-from runmanager.training.criteria.loss import Loss, build_loss
+from runmanager.training.criteria import Loss, build_loss
 from runmanager.training.datasets.array_dataset import ArrayDataset
 from runmanager.training.datasets.registry import Data
 from runmanager.training.step.micro_batches import MicroBatches

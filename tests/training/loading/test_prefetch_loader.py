@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from runmanager.tracking.device.prefetch import PendingBatch
+from runmanager.tracking.device.transfer import PendingBatch
 from runmanager.tracking.options import STREAMING_DEVICES
 from runmanager.training import job as prefetching
 from runmanager.training.datasets.registry import load_dataset

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from runmanager.errors import ConfigurationError, UsageError
-from runmanager.training.models.builtin_models import build_model
-from runmanager.training.models.torchvision_models import Resized, architecture_faults, import_torchvision
+from runmanager.training.models.builtin_models import Resized, architecture_faults, build_model, import_torchvision
 from runmanager.training.options.groups import TorchvisionModelOptions as Options
 
 FAMILIES = ["alexnet", "convnext_tiny", "densenet121", "efficientnet_b0", "googlenet", "inception_v3", "maxvit_t"]

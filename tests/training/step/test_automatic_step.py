@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from runmanager.training.criteria.loss import Loss
+from runmanager.training.criteria import Loss
 from runmanager.training.models.builtin_models import build_model
 from runmanager.training.options.groups import CnnOptions, LogisticOptions, MlpOptions, TorchvisionModelOptions
 from runmanager.training.options.job import TrainingOptions

@@ -23,7 +23,7 @@ from runmanager.app.programs.application.ranked_task import SupervisedTask, run_
 from runmanager.app.programs.cell_supervisor import CellSpec
 from runmanager.app.programs.resume_setting import RUN_DIR, ResumeSetting
 from runmanager.app.programs.sweep_settings import run_folder_overrides
-from runmanager.app.request.override_quoting import format_override
+from runmanager.app.request.command import format_override
 from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_internals import hydra_words
 from runmanager.launching.launcher import CellLauncher, Trait
@@ -37,7 +37,7 @@ from runmanager.records.settings.signature import readable_name, short_signature
 from runmanager.records.settings.values import choices_of_groups, differing_settings, flatten
 from runmanager.text import message_line, pluralize
 from runmanager.tracking.environment.code_hashes import hash_user_code
-from runmanager.tracking.environment.commit import program_folder
+from runmanager.tracking.environment.program_code import program_folder
 from runmanager.validation import fault, suggestion
 
 _PROCESSES = "hydra.launcher.processes_per_run"  # counts as a setting where it is not 1

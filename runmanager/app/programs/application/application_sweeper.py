@@ -29,7 +29,7 @@ from runmanager.records.host.standard_streams import repaired_streams, report_lo
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS
 from runmanager.records.settings.secrets import declare_secrets, masked_words, refuse_masks
 from runmanager.signals import INTERRUPTED_STATUS
-from runmanager.tracking.environment.rank_check import refuse_several_ranks
+from runmanager.tracking.environment.cell_process import refuse_several_ranks
 
 _BROKEN_STATUS = 1
 _USAGE_STATUS = 2

@@ -18,7 +18,7 @@ from runmanager.app.programs.application.rank_main import RETURNED, RankCall, re
 from runmanager.app.programs.application.started_again import telling_job
 from runmanager.app.programs.cell_metrics import returned_metrics
 from runmanager.app.programs.cell_supervisor import CellSpec, ProgramEnd, supervise_cell
-from runmanager.app.programs.script.output.script_outcome import has_reported_failure
+from runmanager.app.programs.script.output.child_process import has_reported_failure
 from runmanager.app.programs.script.torchrun import outcome_of_ranks, rank_files, run_ranks
 from runmanager.launching.local.multiprocessing_internals import interpreter_state
 from runmanager.launching.work import Work, do_work

@@ -23,14 +23,13 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from runmanager.app.display.error_line import print_error
 from runmanager.app.programs.cell_metrics import returned_metrics
 from runmanager.app.programs.cell_supervisor import CellSpec, ProgramEnd, continue_cell
-from runmanager.app.request.override_quoting import format_override, quote_raw
+from runmanager.app.request.command import format_override, quote_raw
 from runmanager.errors import RunManagerError, UsageError
 from runmanager.launching.hydra_internals import active_whitelist, get_node, raw_value, replace_commands
 from runmanager.launching.hydra_job import run_hydra_job
 from runmanager.launching.local.parent_death import bind_workers
 from runmanager.launching.local.worker import OWN_PROCESS_VARIABLE
-from runmanager.launching.task_reference import TaskReference
-from runmanager.launching.work import Work, do_work
+from runmanager.launching.work import TaskReference, Work, do_work
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import RunRecord

@@ -23,7 +23,7 @@ from runmanager.app.programs.sweep_settings import driver_options, request_fault
 from runmanager.app.request.sweep_request import SweepRequest, setting_of
 from runmanager.errors import ConfigurationError
 from runmanager.launching.launcher import CellLauncher
-from runmanager.records.run.metric_direction import parse_better
+from runmanager.records.run.metric_names import parse_better
 from runmanager.tracking.environment.environment import environment_for_children
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from runmanager.errors import UsageError
 from runmanager.text import encodable
 from runmanager.tracking.environment.code_hashes import hash_script
-from runmanager.tracking.environment.import_scanner import ImportScanner
+from runmanager.tracking.environment.program_code import ImportScanner
 
 _IMPORTS_US = re.compile(rb"^\s*(import|from)\s+runmanager\b", re.MULTILINE)
 

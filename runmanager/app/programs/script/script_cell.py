@@ -16,18 +16,19 @@ import msgspec
 from runmanager.app.programs.cell_metrics import FoundMetrics, logged_only
 from runmanager.app.programs.cell_supervisor import CellSpec, ProgramEnd, supervise_cell
 from runmanager.app.programs.resume_setting import ResumeSetting
-from runmanager.app.programs.script.arguments.cell_arguments import make_arguments
 from runmanager.app.programs.script.arguments.script_parser import ScriptParser
-from runmanager.app.programs.script.arguments.setting_words import Setting
-from runmanager.app.programs.script.output.child_process import ScriptEnd, child_environment, run_script
-from runmanager.app.programs.script.output.printed_metrics import PrintedMetrics
-from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
-from runmanager.app.programs.script.output.script_outcome import (
+from runmanager.app.programs.script.arguments.setting_words import Setting, make_arguments
+from runmanager.app.programs.script.output.child_process import (
+    ScriptEnd,
+    child_environment,
     has_reported_failure,
     outcome_of_script,
+    run_script,
     with_hidden_modules,
     with_taken_path,
 )
+from runmanager.app.programs.script.output.printed_metrics import PrintedMetrics
+from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
 from runmanager.app.programs.script.torchrun import outcome_of_ranks, run_ranks
 from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.paths import RunPaths

@@ -15,9 +15,16 @@ from runmanager.app.driver.preflight import predict_skipped
 from runmanager.app.driver.program import CellGrid, Program, Storage
 from runmanager.app.programs.cell_supervisor import CellSpec
 from runmanager.app.programs.resume_setting import RUN_DIR, ResumeSetting
-from runmanager.app.programs.script.arguments.cell_arguments import argument_faults, as_taken, form_faults
 from runmanager.app.programs.script.arguments.script_parser import plain
-from runmanager.app.programs.script.arguments.setting_words import DEVICE_NAMES, Setting, parse_settings, setting_word
+from runmanager.app.programs.script.arguments.setting_words import (
+    DEVICE_NAMES,
+    Setting,
+    argument_faults,
+    as_taken,
+    form_faults,
+    parse_settings,
+    setting_word,
+)
 from runmanager.app.programs.script.flag_check import FlagCheck, check_flags
 from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
 from runmanager.app.programs.script.script import Script

@@ -14,8 +14,12 @@ from pathlib import Path
 import psutil
 
 from runmanager.app.programs.script import rank_entry
-from runmanager.app.programs.script.output.child_process import ScriptEnd, child_environment, run_script
-from runmanager.app.programs.script.output.script_outcome import outcome_of_script
+from runmanager.app.programs.script.output.child_process import (
+    ScriptEnd,
+    child_environment,
+    outcome_of_script,
+    run_script,
+)
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.status import Outcome, Reason
 

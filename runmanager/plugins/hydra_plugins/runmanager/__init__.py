@@ -156,7 +156,7 @@ def _accept_unquoted_values() -> None:
     """Let Hydra parse `hydra.sweeper.exclude=lr>0.1`, whose quotes the shell has taken."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    from runmanager.app.request.override_quoting import quote_raw
+    from runmanager.app.request.command import quote_raw
 
     parse: Any = OverridesParser.parse_rule
 

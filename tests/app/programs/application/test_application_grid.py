@@ -8,7 +8,7 @@ from runmanager import Sweep
 from runmanager.errors import UsageError
 from runmanager.results.load.loader import read_summary
 from runmanager.results.tables.results_table import result_rows
-from runmanager.results.tables.seeds import seed_groups
+from runmanager.results.tables.shown_rows import seed_groups
 
 from ....file_schemas import check_sweep_files
 from ....standin_apprise import write_standin

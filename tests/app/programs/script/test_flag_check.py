@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runmanager.app.programs.script.arguments.cell_arguments import argument_faults, make_arguments
-from runmanager.app.programs.script.arguments.setting_words import parse_settings
+from runmanager.app.programs.script.arguments.setting_words import argument_faults, make_arguments, parse_settings
 from runmanager.app.programs.script.flag_check import check_flags, flags_of
 from runmanager.app.programs.script.script import Script, find_script
 from runmanager.errors import ConfigurationError

@@ -12,7 +12,7 @@ import pytest
 from runmanager.app.programs import outside_files
 from runmanager.app.programs.outside_files import OutsideWatch
 from runmanager.records.files.paths import RunPaths
-from runmanager.results.program_files.metric_curves import metrics_by_step
+from runmanager.results.program_files.folder_metrics import metrics_by_step
 
 from ....processes import wait_for_output, wait_until
 from .conftest import Folder

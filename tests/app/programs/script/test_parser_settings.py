@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from runmanager.app.programs.script.arguments.cell_arguments import argument_faults, as_taken, make_arguments
 from runmanager.app.programs.script.arguments.script_parser import ScriptParser
-from runmanager.app.programs.script.arguments.setting_words import parse_settings
+from runmanager.app.programs.script.arguments.setting_words import (
+    argument_faults,
+    as_taken,
+    make_arguments,
+    parse_settings,
+)
 from runmanager.app.programs.script.flag_check import check_flags
 from runmanager.errors import ConfigurationError
 from runmanager.records.files.paths import SweepPaths

@@ -13,7 +13,7 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.gpus import find_gpus
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.reader import read_sweep
-from runmanager.results.program_files.metric_curves import metrics_by_step
+from runmanager.results.program_files.folder_metrics import metrics_by_step
 from runmanager.results.tfevents.reader import read_event_files
 
 from ....processes import wait_for_output, wait_until

@@ -122,7 +122,7 @@ def test_a_run_that_does_not_end_is_killed_after_its_limit(folder: Folder) -> No
     folder.write("stubborn", "")
     assert folder.run("sweep", "--name", "found", "train.py", "lr=1,2,3,4,5").status == 0
     words = ("sweep", *SEARCH, "--trials", "6", "--prune", "hyperband", "train.py", "lr=1,2,3,4,5,10")
-    at_once = "from runmanager.app.driver import pruning\npruning._LIMIT_SECONDS = 1.0\n"
+    at_once = "from runmanager.app.driver import search\nsearch._LIMIT_SECONDS = 1.0\n"
     process = folder.start(*words, main=at_once + MAIN)
     out, err = wait_for_output(process)
     assert process.returncode == 0, err + out

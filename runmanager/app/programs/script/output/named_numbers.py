@@ -15,8 +15,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from runmanager.app.programs.script.output.headings import BEST, NumberTable, heading_of
-from runmanager.records.run.metric_direction import has_known_word, prefers_larger
-from runmanager.records.run.metric_names import is_result, may_be_result, name_key, samples_words
+from runmanager.records.run import metric_names
 
 
 class Said(StrEnum):
@@ -66,7 +65,7 @@ class _Shape:
         """An expression for a text with any digits in its words, as in `img_07.png`, but for those of a metric."""
         parts = re.split(r"(\w*\d\w*)", text)
         for at, word in enumerate(parts):
-            is_name = has_known_word(word) or any(word in each.name for each in self.numbers)
+            is_name = metric_names.has_known_word(word) or any(word in each.name for each in self.numbers)
             parts[at] = re.escape(word) if is_name else re.sub(r"\d+", r"\\d+", re.escape(word))
         return "".join(parts)
 
@@ -99,7 +98,7 @@ class NamedNumbers:
     """
 
     def __init__(self, settings: Collection[str] = (), *, with_uncertain: bool = False) -> None:
-        self._settings = frozenset(map(name_key, settings))
+        self._settings = frozenset(map(metric_names.name_key, settings))
         self._with_uncertain = with_uncertain
         self._shapes: dict[bytes, list[_Shape]] = {}  # by a line of theirs without its digits
         self._found: set[str] = set()
@@ -161,18 +160,18 @@ class NamedNumbers:
         return shape, parts[1::2]
 
     def _learned(self, texts: tuple[str, ...]) -> _Shape:
-        if not (self._with_uncertain or any(map(has_known_word, texts))):
+        if not (self._with_uncertain or any(map(metric_names.has_known_word, texts))):
             return _Shape(texts, (), False)
         found = _of_object(texts)
         numbers = _Line(texts).numbers() if found is None else found
-        numbers = [each for each in numbers if name_key(each.name) not in self._settings]
+        numbers = [each for each in numbers if metric_names.name_key(each.name) not in self._settings]
         names = [each.name for each in numbers]
         is_part = _MEMBER.fullmatch("0".join(texts)) is not None  # of what?
         judged = [  # which of two is it?
             replace(each, said=Said.UNCERTAIN) if is_part or names.count(each.name) > 1 else each for each in numbers
         ]
         wanted = (each for each in judged if self._with_uncertain or each.said is not Said.UNCERTAIN)
-        return _Shape(texts, tuple(wanted), any(map(samples_words, texts)))
+        return _Shape(texts, tuple(wanted), any(map(metric_names.samples_words, texts)))
 
 
 def _value(number: NamedNumber, texts: Sequence[str]) -> float | None:
@@ -208,12 +207,12 @@ def _of_object(texts: Sequence[str]) -> list[NamedNumber] | None:
     if not isinstance(found, dict):
         return None
     leaves = list(_leaves(found))
-    samples = [each for _, each in leaves if isinstance(each, str) and samples_words(each) == [each]]
+    samples = [each for _, each in leaves if isinstance(each, str) and metric_names.samples_words(each) == [each]]
     numbers = []
     for name, value in leaves:
         if str(value) in codes and _CODE_IN_NAME not in name:
             at = codes.index(str(value))
-            full = f"{samples[0]} {name}" if len(samples) == 1 and not samples_words(name) else name
+            full = f"{samples[0]} {name}" if len(samples) == 1 and not metric_names.samples_words(name) else name
             key = texts[at][texts[at].rfind(name.rpartition("/")[2]) - 1 :]
             if (said := _said_by(full)) is None:
                 continue
@@ -233,9 +232,9 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 @lru_cache(maxsize=2**10)
 def _said_by(name: str) -> Said | None:
     """What a name says by its words; None where they say that it is no result."""
-    if is_result(name) and name not in ("map", "Map"):  # the verb
+    if metric_names.is_result(name) and name not in ("map", "Map"):  # the verb
         return Said.RESULT
-    return Said.UNCERTAIN if may_be_result(name) else None
+    return Said.UNCERTAIN if metric_names.may_be_result(name) else None
 
 
 _LIMITS = re.compile(
@@ -311,7 +310,7 @@ class _Line:
             self._take_in(beside, with_samples=False)
 
     def _take_in(self, words: str, *, with_samples: bool = True) -> None:
-        if with_samples and (samples := samples_words(words)):
+        if with_samples and (samples := metric_names.samples_words(words)):
             self._samples = samples[-1]
         is_reserved = any(_said_by(f"{word}_loss") is not Said.RESULT for word in re.findall(r"[^\W\d_]+", words))
         self._is_other |= is_reserved or _NO_OUTPUT.search(words) is not None
@@ -321,13 +320,13 @@ class _Line:
         words = _ON_SAMPLES.sub("", _REMARK.sub("", name)).split()
         if words[-1].lower() in _COUNTED:
             self._take_in(name)  # `Best epoch 3: loss 0.31` is the best loss, `Train epoch 3` training
-        own = samples_words(name)
+        own = metric_names.samples_words(name)
         if own and (" " in name or own == [name]):
             self._samples = own[-1]
         is_metric = _is_metric(words)
         full = f"{self._samples} {name}" if is_metric and self._samples and not own else name
         is_average = after.strip() == "(" and (self._texts[at + 2 : at + 3] or [""])[0].lstrip().startswith(")")
-        is_share = after == "/" and is_metric and prefers_larger(name) is True
+        is_share = after == "/" and is_metric and metric_names.prefers_larger(name) is True
         is_before_bar = "".join(self._texts[at + 2 : at + 3]).startswith("%|")
         is_index = re.fullmatch(r":\s*", after) is not None and not is_before_bar  # `loss 3: 0.5`
         if is_index or (_NO_VALUE.match(after) and not is_share):
@@ -367,7 +366,7 @@ def _name_at_end(text: str) -> str:
     limits = list(_LIMITS.finditer(rest))
     piece = rest[limits[-1].end() if limits else 0 :]
     on_samples = _ON_SAMPLES.search(piece)
-    if on_samples is not None and not samples_words(on_samples[1]):
+    if on_samples is not None and not metric_names.samples_words(on_samples[1]):
         on_samples = None
     words = (piece if on_samples is None else piece[: on_samples.start()]).split()
     while len(words) > 1 and words[-1].lower() in _LINKS:
@@ -382,7 +381,7 @@ def _name_at_end(text: str) -> str:
 
 
 def _is_of_name(word: str) -> bool:
-    is_counted = word[-1].isdigit() and not may_be_result(word)  # `step12`
+    is_counted = word[-1].isdigit() and not metric_names.may_be_result(word)  # `step12`
     is_word = re.fullmatch(r"(?!.*\d{3})[^\W\d][\w@/&-]*", word) is not None
     return is_word and not is_counted and word.lower() not in _PROSE
 
@@ -390,9 +389,9 @@ def _is_of_name(word: str) -> bool:
 def _is_metric(words: Sequence[str]) -> bool:
     """Whether a phrase is about a metric: its last word is one, apart from words of samples and single letters."""
     *earlier, last = words
-    if earlier and (samples_words(last) == [last] or len(last) == 1):
+    if earlier and (metric_names.samples_words(last) == [last] or len(last) == 1):
         return _is_metric(earlier)
-    is_one = prefers_larger(last) is not None or last.endswith(("_epoch", "_step"))
+    is_one = metric_names.prefers_larger(last) is not None or last.endswith(("_epoch", "_step"))
     return is_one or list(words[-2:]) == ["error", "rate"]
 
 

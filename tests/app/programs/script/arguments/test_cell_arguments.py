@@ -2,8 +2,13 @@
 
 import pytest
 
-from runmanager.app.programs.script.arguments.cell_arguments import argument_faults, form_faults, make_arguments
-from runmanager.app.programs.script.arguments.setting_words import Setting, parse_settings
+from runmanager.app.programs.script.arguments.setting_words import (
+    Setting,
+    argument_faults,
+    form_faults,
+    make_arguments,
+    parse_settings,
+)
 from runmanager.errors import ConfigurationError
 
 

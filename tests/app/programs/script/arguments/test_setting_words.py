@@ -40,7 +40,7 @@ def test_a_value_is_read_as_hydra_reads_it_and_kept_as_written(
 
 @given(st.lists(st.text("abcXYZ019.,=/ -+'\"\\()[]{}:${}", max_size=12), min_size=1, max_size=3))
 def test_quoted_text_arrives_unchanged(texts: list[str]) -> None:
-    from runmanager.app.request.override_quoting import quote_text
+    from runmanager.app.request.command import quote_text
 
     (parsed,) = parse_settings([f"x={','.join(map(quote_text, texts))}"]).sets
     assert [setting.text for setting in parsed.values] == texts

@@ -7,7 +7,7 @@ from torch.utils.tensorboard import SummaryWriter
 from runmanager.app.programs.script.output.printed_metrics import PrintedMetrics
 from runmanager.app.programs.script.output.scalar_pattern import parse_scalars
 from runmanager.records.files.paths import RunPaths
-from runmanager.results.program_files.metric_curves import metrics_by_step
+from runmanager.results.program_files.folder_metrics import metrics_by_step
 from runmanager.results.tfevents.reader import read_event_files
 
 PATTERNS = parse_scalars([r"loss=loss (\S+)", r"rate=rate (\S+)"])
