@@ -313,8 +313,12 @@ class _ResolvedTable:
     def with_columns(self, words: Sequence[str], option: str) -> "_ResolvedTable":
         """These columns alone, in this order, in every format. Raises `UsageError` for an unknown column."""
         columns = [self.column(word, option) for word in dict.fromkeys(words)]
-        chosen = {"columns": columns, "shown": tuple(columns), "legend": legend_of(columns, self.table.legend)}
-        return self.changed(lambda table: dataclasses.replace(table, **chosen, shows_empty=True))
+        legend = legend_of(columns, self.table.legend)
+        return self.changed(
+            lambda table: dataclasses.replace(
+                table, columns=columns, shown=tuple(columns), legend=legend, shows_empty=True
+            )
+        )
 
     def changed(self, change: Callable[[Table], Table]) -> "_ResolvedTable":
         """A copy whose table is `change(table)`."""
