@@ -22,11 +22,10 @@ def growth_row(
     rounds = list(zip(*(costs[size] for size in last), strict=True))
     exponents = [exponent(dict(zip(last, each, strict=True))) for each in rounds]
     value, low, high = median(exponents), min(exponents), max(exponents)
-    overall = exponent({size: median(each) for size, each in costs.items()})
     return Row(
         f"{what}: {min(costs):,} to {max(costs):,} {of}",
         ", ".join(format_cost(median(each)) for each in costs.values()),
-        ratio=f"{of}^{value:.2f} ({low:.2f} to {high:.2f}); {overall:.2f} overall",
+        ratio=f"{of}^{value:.2f} ({low:.2f} to {high:.2f})",
         rounds=str(len(rounds)),
         budget=str(_LINEAR),
         met=_LINEAR.verdict(value, low, high),

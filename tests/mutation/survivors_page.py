@@ -18,15 +18,14 @@ _NOTICED = (KILLED, TIMED_OUT)
 _HEAD = """# Changes that the tests must notice
 
 `make test-mutants` makes small changes in `records/`, the statistics, comparisons and metrics of `results/`, and the
-best cell, one at a time, and runs the tests that reach the changed lines, the module's own first, for at most ten
-seconds, until one fails. A change that makes tests run on and on is noticed too.
+best cell, one at a time, and runs the tests that reach the changed lines, for at most ten seconds, until one fails. A
+change that makes tests run on and on is noticed too.
 
 A change takes another operator (`<` and `<=`, `and` and `or`, `+` and `-`, `min` and `max`, …), drops a `not` or a
-sign, turns a condition around, changes a number, a truth value or a text, returns None, or leaves out a call. The seed
-chooses among all such changes; the same code has the same ones.
+sign, turns a condition around, changes a number, a truth value or a text, returns None, or leaves out a call.
 
 Of {chosen} chosen changes {tried} were tried. Tests were written for those that went unnoticed at first, so the shares
-below say what is left of these changes, and not how many other ones the tests would notice.
+below do not say how many other ones the tests would notice.
 {others}
 """
 _OTHERS = (

@@ -123,8 +123,9 @@ FAULTS: Mapping[str, Fault] = {
 
 def row(fault: Fault, tally: Tally) -> str:
     """Return the row of docs/reliability.md."""
-    recovered = f"{tally.tried - len(tally.unrecovered):,}"
-    return f"| {fault.what} | {tally.tried:,} | {len(tally.lost)} | {len(tally.untrue)} | {recovered} | {fault.told} |"
+    counts = {"lost": tally.lost, "untrue": tally.untrue, "not recovered": tally.unrecovered}
+    faults = ", ".join(f"{len(found)} {name}" for name, found in counts.items() if found) or "none"
+    return f"| {fault.what} | {tally.tried:,} | {faults} | {fault.told} |"
 
 
 def write(page: Path, fault: Fault, line: str) -> None:
