@@ -18,7 +18,7 @@ _RATES = tuple(round(0.5 * 0.9**step, 6) for step in range(63))
 _LOG = "".join(f"epoch {number:3}: loss 0.1234, validation accuracy 0.9876\n" for number in range(_NUM_EPOCHS))
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _AT_CURVES = {
-    "choosing another metric": "choose('curves.metric', 'loss')",
+    "choosing another metric": "choose('curves.metric', 'val_loss')",
     "choosing time as the axis": "choose('curves.x', 'seconds')",
     "grouping by a setting": "choose('curves.group', 'setting:batch_size')",
     "a curve of each run": "choose('curves.group', 'run')",

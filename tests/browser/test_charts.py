@@ -1,5 +1,6 @@
 """The report's interactive figures in a real browser: every control, linked selection, the address, copying."""
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -105,10 +106,10 @@ def test_curves_follow_their_controls(report: SweepPaths, visit: OpenPage) -> No
     curves = figure(page, "curves")
     choices = {
         label: curves.get_by_label(label, exact=True).locator("option").all_text_contents()
-        for label in ("Metric", "Over", "Group by")
+        for label in ("Metric", "Over", "Group by", "Smoothing")
     }
     assert choices["Metric"] == [
-        *("validation accuracy (fraction)", "training accuracy (fraction)", "validation loss", "training loss"),
+        *("all", "accuracy: validation, training (dashed)", "loss: validation, training (dashed)"),
         *("val/metric_0", "samples per second", "seconds per epoch"),
     ]
     scatter = figure(page, "scatter").get_by_label("x", exact=True).locator("option")
@@ -145,11 +146,56 @@ def test_curves_follow_their_controls(report: SweepPaths, visit: OpenPage) -> No
     assert_quiet(visited, report)
 
 
+def test_panels_fill_the_window_and_smoothing_leaves_last_values(report: SweepPaths, visit: OpenPage) -> None:
+    visited = visit(report.report.as_uri())
+    page = visited.page
+    curves = figure(page, "curves")
+    places = "figures.get('curves').chart.getOption().grid.map(({ left, top }) => [left < 100, top < 100])"
+    assert page.evaluate(places) == [[True, True], [False, True], [False, True], [True, False], [False, False]]
+    titles = "figures.get('curves').chart.getOption().yAxis.map(({ name }) => name)"
+    assert page.evaluate(titles)[:2] == [f"{name}: validation, training (dashed)" for name in ("accuracy", "loss")]
+    assert curves.locator(".chart svg path[stroke-dasharray]").count() >= 24  # training beside validation
+    values = "figures.get('curves').drawn.csv().filter(([, name]) => name === 'val_loss').map((row) => row[4])"
+    before = page.evaluate(values)
+    assert len(set(before)) > 2
+    ranked = legend(page)
+    curves.get_by_label("Smoothing").select_option("0.8")
+    after = page.evaluate(values)
+    assert len(after) == len(before) and after != before and after[0] == before[0]
+    assert min(before) <= min(after) and max(after) <= max(before)
+    assert legend(page) == ranked
+    expect(curves.locator(".state")).to_contain_text("Lines are smoothed; the last values are not.")
+    assert address(page) == "#curves.smooth=0.8"
+    curves.get_by_label("Metric", exact=True).select_option("val_loss")
+    assert len(page.evaluate(titles)) == 1
+    again = visit(f"{report.report.as_uri()}#curves.metric=loss").page  # an address of before: its panel
+    figure(again, "curves")
+    assert again.evaluate(titles) == ["loss: validation, training (dashed)"]
+    assert_quiet(visited, report)
+
+
+def test_dots_have_the_colours_of_what_matters_most(visit: OpenPage, tmp_path: Path) -> None:
+    rates = [0.1 / each for each in range(1, 16)]
+    paths = write_stored_sweep(tmp_path / "rates", num_runs=240, num_epochs=2, lr=rates)
+    write_tables(paths)
+    page = visit(paths.report.as_uri()).page
+    scatter = figure(page, "scatter")
+    scatter.get_by_label("y", exact=True).select_option("samples_per_second")
+    scatter.get_by_label("x", exact=True).select_option("epoch_seconds")
+    assert scatter.get_by_label("Colour").input_value() in ("device", "batch_size")
+    scatter.get_by_label("y", exact=True).select_option("lr")
+    assert scatter.get_by_label("Colour").input_value() == "lr"
+    assert len(legend(page, "scatter")) == 7  # ranges of many values
+    assert legend(page, "scatter")[-1].endswith(" to 0.1")
+
+
 def test_pointing_at_a_curve_names_its_run(report: SweepPaths, visit: OpenPage) -> None:
     page = visit(report.report.as_uri()).page
     curves = figure(page, "curves")
+    curves.get_by_label("Metric", exact=True).select_option("val_loss")
     curves.get_by_label("Group by").select_option("run")
     best = legend(page)[0]
+    assert re.fullmatch(r"lr=[\d.]+, batch_size=\d+, num_workers=0, device=\w+, seed=\d", best), "settings alone"
     line = curves.locator('.chart svg path[stroke-width="2.6"]').first
     middle = line.evaluate(
         "path => { const at = path.getPointAtLength(path.getTotalLength() / 2), m = path.getScreenCTM();"
@@ -158,9 +204,11 @@ def test_pointing_at_a_curve_names_its_run(report: SweepPaths, visit: OpenPage) 
     page.mouse.move(middle[0] + 3, middle[1] + 3)
     page.mouse.move(*middle)
     expect(curves.locator(".chart")).to_contain_text(best)
-    expect(curves.locator(".chart")).to_contain_text(re.compile("at epoch"))
+    expect(curves.locator(".chart")).to_contain_text(re.compile("validation loss: .* at epoch"))
     page.mouse.click(*middle)
-    expect(page.locator(".panel h2")).to_have_text(best)
+    expect(page.locator(".panel h2")).to_have_text(
+        re.compile(f"^{re.sub(', (num_workers|device)=[^,]*', '', best).replace(', ', ',')}-")
+    )
 
 
 def test_a_filter_a_limit_and_a_brush_select_the_same_runs_everywhere(report: SweepPaths, visit: OpenPage) -> None:
@@ -234,15 +282,15 @@ def test_many_dots_are_one_path_that_knows_its_runs(visit: OpenPage, tmp_path: P
     scatter.evaluate("figure => figure.scrollIntoView({ behavior: 'instant' })")
     box = scatter.locator(".chart").bounding_box()
     assert box is not None
-    name, (x, y) = page.evaluate(
+    (name, label), (x, y) = page.evaluate(
         """() => {
           const { chart, drawn: { x, y } } = figures.get("scatter"), value = (name) => data.columns[name].values[7];
-          return [data.runs[7], chart.convertToPixel({ gridIndex: 0 }, [value(x), value(y)])];
+          return [[data.runs[7], runLabel(7)], chart.convertToPixel({ gridIndex: 0 }, [value(x), value(y)])];
         }"""
     )
     page.mouse.move(box["x"] + x + 2, box["y"] + y)
     page.mouse.move(box["x"] + x, box["y"] + y)
-    expect(scatter.locator(".chart")).to_contain_text(name)
+    expect(scatter.locator(".chart")).to_contain_text(label)
     page.mouse.click(box["x"] + x, box["y"] + y)
     expect(page.locator(".panel h2")).to_have_text(name)
 
@@ -298,6 +346,13 @@ def test_a_figure_is_copied_and_saved_as_it_stands(report: SweepPaths, visit: Op
     curves.get_by_role("button", name="Copy PNG").click()
     expect(curves.get_by_role("status")).to_have_text("Copied.")
     assert page.evaluate("async () => (await navigator.clipboard.read())[0].types") == ["image/png"]
+    curves.get_by_role("button", name="Copy CSV").click()
+    expect(curves.get_by_role("status")).to_have_text("Copied.")
+    header, *lines = csv.reader(page.evaluate("navigator.clipboard.readText()").splitlines())
+    assert header == ["group", "metric", "over", "at", "value", "lowest", "highest"]
+    assert {line[0] for line in lines} == {"lr=0.1", "lr=0.001"}
+    assert {line[1] for line in lines} >= {"val_accuracy", "accuracy", "val_loss", "loss", "samples_per_second"}
+    assert all(float(low) <= float(value) + 1e-9 <= float(high) + 2e-9 for *_, value, low, high in lines)
     for name in INTERACTIVE:
         each = figure(page, name)
         if name != "curves":
@@ -307,15 +362,22 @@ def test_a_figure_is_copied_and_saved_as_it_stands(report: SweepPaths, visit: Op
         assert download.value.suggested_filename == f"digits-{name}.png"
         download.value.save_as(tmp_path / f"{name}.png")
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        with page.expect_download() as download:
+            each.get_by_role("button", name="Save CSV").click()
+        assert download.value.suggested_filename == f"digits-{name}.csv"
+        download.value.save_as(tmp_path / f"{name}.csv")
+        with (tmp_path / f"{name}.csv").open(newline="") as file:
+            fields = list(csv.reader(file))
+        assert len(fields) > 2 and {len(row) for row in fields} == {len(fields[0])}
     assert_quiet(visited, report)
 
 
 def test_new_data_are_shown_with_the_view_kept(report: SweepPaths, visit: OpenPage) -> None:
     page = visit(report.report.as_uri()).page
-    figure(page, "curves").get_by_label("Metric", exact=True).select_option("loss")
+    figure(page, "curves").get_by_label("Metric", exact=True).select_option("val_loss")
     page.locator("#results").get_by_role("searchbox").fill("device=cpu")
     data: dict[str, Any] = json.loads(page.locator("#data").text_content() or "")
-    data["metrics"]["loss"] = "another label"
+    data["panels"][1]["title"] = "another label"
     page.evaluate("data => report.update(data)", data)
     expect(figure(page, "curves").locator(".chart svg")).to_contain_text("another label")
     assert count(page) == f"{NUM_RUNS // 2} of {NUM_RUNS} runs selected"
@@ -338,7 +400,7 @@ def test_new_data_are_shown_with_the_view_kept(report: SweepPaths, visit: OpenPa
         data,
     )
     expect(page.get_by_text("Another answer")).to_be_visible()
-    expect(figure(page, "curves").get_by_label("Metric", exact=True)).to_have_value("loss")
+    expect(figure(page, "curves").get_by_label("Metric", exact=True)).to_have_value("val_loss")
 
 
 def test_without_javascript_and_on_paper_the_figures_of_the_files_remain(

@@ -145,6 +145,7 @@ _SAMPLES = {
 _OF_SPEED = frozenset(("latency", "second", "seconds", "throughput", "time"))
 _SPLIT = "|".join(sorted(_SAMPLES, key=len, reverse=True))
 _MEASURED = "acc|accuracy|auc|err|error|f1|iou|loss|mae|mse|perplexity|ppl|rmse|score"
+_SAMPLES_IN_NAME = re.compile(rf"(?i)(?<![^\W_])(?:{_SPLIT})(?![^\W_])[\W_]?")
 _IN_ONE_WORD = re.compile(rf"(?:{_MEASURED})({_SPLIT})|({_SPLIT})(?:{_MEASURED})")
 
 
@@ -169,6 +170,24 @@ def _preference(name: str) -> int:
         if exact:
             return _SAMPLES[exact[-1]]
     return _OTHER
+
+
+def by_quantity(names: Iterable[str]) -> dict[str, list[str]]:
+    """Group metrics that are one quantity on different samples, in the order of the first of each group.
+
+    Within a group they have the order of `by_preference`: `loss` has `val_loss` and `loss`.
+    """
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(_quantity(name), []).append(name)
+    return {quantity: by_preference(group) for quantity, group in groups.items()}
+
+
+def _quantity(name: str) -> str:
+    """The name without the words that say on which samples it was measured, which may be all that it has."""
+    if (column := column_of_metric(name)) is not None:
+        return column.removeprefix("val_")
+    return _SAMPLES_IN_NAME.sub("", name.removeprefix("metrics.")).strip("/_. -").lower() or name
 
 
 def _words(part: str) -> Iterator[str]:

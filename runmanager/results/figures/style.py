@@ -1,5 +1,6 @@
 """The common style of all figures: size, frame, colours, markers and label texts."""
 
+import math
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 # Okabe and Ito's colour-blind safe palette, without black and yellow, which are invisible on dark or light pages.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
 _MARKERS = "os^Dv<"
-_DASHES = ("solid", "dashed", "dotted")
+DASHES = ("solid", "dashed", "dotted")
 GREY = "#888888"
 TEXT = "#010203"
 """Near-black, used for nothing else, so that inline SVG can replace it by the page's text colour."""
@@ -53,7 +54,7 @@ def series_style(index: int) -> SeriesStyle:
     return SeriesStyle(
         _COLOURS[index % len(_COLOURS)],
         _MARKERS[index % len(_MARKERS)],
-        _DASHES[index // len(_COLOURS) % len(_DASHES)],
+        DASHES[index // len(_COLOURS) % len(DASHES)],
     )
 
 
@@ -71,22 +72,32 @@ def fixed_style() -> Iterator[None]:
 
 def new_figure(*, height: float, legend: Sequence[str] = ()) -> "tuple[Figure, Axes]":
     """A figure with one frame of `height` inches, and space below it for the `legend` in two columns."""
+    figure, (axes,) = new_panels(1, height=height, legend=legend)
+    return figure, axes
+
+
+def new_panels(count: int, *, height: float, legend: Sequence[str] = ()) -> "tuple[Figure, list[Axes]]":
+    """As `new_figure`, with `count` frames in up to two columns."""
     from matplotlib.figure import Figure
 
     # Without pyplot, which keeps figures globally and may open windows.
     below = (len(legend) + 1) // 2 * (_ROW_GAP_INCHES / 2 + _inches(legend)) if legend else 0.0
-    figure = Figure(figsize=(_WIDTH_INCHES, height + below), layout="constrained")
-    axes = figure.subplots()
-    axes.grid(color=GREY, alpha=0.3, linewidth=0.5)
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("bottom", "left"):
-        axes.spines[side].set_color(TEXT)
-    axes.tick_params(colors=TEXT)
-    axes.xaxis.label.set_color(TEXT)
-    axes.yaxis.label.set_color(TEXT)
-    return figure, axes
+    columns = min(count, 2)
+    rows = math.ceil(count / columns)
+    figure = Figure(figsize=(_WIDTH_INCHES, rows * height + below), layout="constrained")
+    panels = [figure.add_subplot(rows, columns, place) for place in range(1, count + 1)]
+    for axes in panels:
+        axes.grid(color=GREY, alpha=0.3, linewidth=0.5)
+        axes.set_axisbelow(True)
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+        for side in ("bottom", "left"):
+            axes.spines[side].set_color(TEXT)
+        axes.tick_params(colors=TEXT)
+        axes.title.set_color(TEXT)
+        axes.xaxis.label.set_color(TEXT)
+        axes.yaxis.label.set_color(TEXT)
+    return figure, panels
 
 
 def new_row_figure(labels: Sequence[str]) -> "tuple[Figure, Axes]":

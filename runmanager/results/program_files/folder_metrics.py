@@ -4,7 +4,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from pathlib import Path
@@ -227,13 +227,26 @@ def course_of(run: StoredRun, metric: Metric, *, origin: str | None = None) -> t
 
     They are those of its records, else those in its files; `origin` says which, where the run has not ended.
     """
-    of_epochs = metric.of_epoch or (lambda _: None)
-    known = {epoch.epoch: value for epoch in run.epochs if (value := of_epochs(epoch)) is not None}
-    if known:
-        return counted_word(run.record), known
-    name, record = metric.name, run.record
-    origins = {name: found} if (found := (record.origins or {}).get(name) or origin) else {}
-    return "step", metrics_by_step(run.paths, origins, adopted=record.adopted).get(name, {})
+    return courses_of(run, [metric], origins={metric.name: origin} if origin else {})[metric.name]
+
+
+def courses_of(
+    run: StoredRun, metrics: Sequence[Metric], *, origins: Mapping[str, str] | None = None
+) -> dict[str, tuple[str, dict[int, float]]]:
+    """Return as `course_of` the course of each metric by its name; its files are read once for all of them."""
+    word, record = counted_word(run.record), run.record
+    courses = {each.name: (word, _of_epochs(run, each)) for each in metrics}
+    known = {**(origins or {}), **(record.origins or {})}
+    sought = {name: known[name] for name, (_, values) in courses.items() if not values and name in known}
+    found = metrics_by_step(run.paths, sought, adopted=record.adopted) if sought else {}
+    return {name: course if course[1] else ("step", found.get(name, {})) for name, course in courses.items()}
+
+
+def _of_epochs(run: StoredRun, metric: Metric) -> dict[int, float]:
+    of_epoch = metric.of_epoch
+    if of_epoch is None:
+        return {}
+    return {epoch.epoch: value for epoch in run.epochs if (value := of_epoch(epoch)) is not None}
 
 
 def metrics_by_step(

@@ -15,8 +15,8 @@ from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.verdict import VERDICTS
 from runmanager.results.figures.axes import is_drawable
 from runmanager.results.figures.figure import grid_cells, sample_evenly, varying_columns
-from runmanager.results.figures.learning_curves import METRIC_LABELS
-from runmanager.results.figures.style import series_style, shades, shades_on_dark
+from runmanager.results.figures.learning_curves import METRIC_LABELS, curve_panels
+from runmanager.results.figures.style import DASHES, series_style, shades, shades_on_dark
 from runmanager.results.figures.throughput import VERDICT_COLOURS, effect_limits, measured_pairs, rate_quartiles
 from runmanager.results.findings.outcomes import outcomes
 from runmanager.results.load.run_summary import metric_names
@@ -66,7 +66,8 @@ class _Series:
 
 
 def curve_data(runs: Sequence[StoredRun | None]) -> dict[str, Any]:
-    """Return `metrics` (their labels by name), `curves` and the values of their axes, `xs`; each is empty without runs.
+    """Return `metrics` (their labels by name), `panels` of metrics that are drawn together, `curves` and the values of
+    their axes, `xs`; each is empty without runs.
 
     Long curves have at most `curvePoints` points at even steps, the first and the last included; `curvesAreThinned`
     says whether one has more. Values are rounded to what is shown, None where one is missing or too large to draw.
@@ -76,9 +77,10 @@ def curve_data(runs: Sequence[StoredRun | None]) -> dict[str, Any]:
     limit = _limit(series, longest, _MIN_VALUES + _VALUES_PER_RUN * len(runs))
     axes: dict[tuple[float, ...], int] = {}
     curves = [_encoded(each, limit, axes) for each in series]
-    names = dict.fromkeys(name for each in series for name in each.y)
+    names = _in_order(dict.fromkeys(name for each in series for name in each.y))
     return {
-        "metrics": {name: METRIC_LABELS.get(name, metric_in_words(name)) for name in _in_order(names)},
+        "metrics": {name: METRIC_LABELS.get(name, metric_in_words(name)) for name in names},
+        "panels": [{"title": panel.title, "names": panel.names} for panel in curve_panels(names)],
         "curves": curves,
         "xs": list(map(list, axes)),
         "curvePoints": min(limit, longest),
@@ -231,8 +233,9 @@ def page_data(snapshot: SweepSnapshot) -> dict[str, Any]:
       its `label` where that is not its name. `varying` are settings that differ, `outcome` is the column that ranks,
       `better` has `max` or `min` by metric and column.
     - `cells`: their `labels`, and `ofRun`, the cell of each run; runs of a cell differ only in the seed.
-    - `metrics` are labels by name; `curves` have for each `run` its `y` by metric, and by axis (`epoch`, `step`,
-      `seconds`, `samples`) the place of its `x` in `xs`. `rates` are the quartiles of each run's samples per second.
+    - `metrics` are labels by name; `panels` are metrics that share a chart, with its `title`. `curves` have for each
+      `run` its `y` by metric, and by axis (`epoch`, `step`, `seconds`, `samples`) the place of its `x` in `xs`. `rates`
+      are the quartiles of each run's samples per second.
     - `pairs`: the comparison's `rows` with `value`, `low`, `high`, `verdict`, `tolerance` and the `runs` of both sides.
     - `details`: shared `settings` and `texts`; of each run its `settings`, what it `said`, the ends of `log` and
       `error`, its `command`. `styles` are the colours and marks of the static figures.
@@ -254,6 +257,7 @@ def page_data(snapshot: SweepSnapshot) -> dict[str, Any]:
         "cells": _cells(results),
         "columns": {name: _column(results, name) for name in _columns(results)},
         "varying": varying_columns(results),
+        "seeds": [name for name in results.seeds if name in results.shown],
         "outcome": _outcome(results, snapshot.sweep.runs),
         "better": {name: _better(name, directions) for name in (*curves["metrics"], *_columns(results))},
         **curves,
@@ -382,6 +386,7 @@ def _styles() -> dict[str, Any]:
     """The colours and marks of the static figures."""
     styles = [series_style(index) for index in range(_NUM_STYLES)]
     return {
+        "dashes": DASHES,
         "series": [{"colour": style.colour, "marker": style.marker, "dash": style.dash} for style in styles],
         "verdicts": {
             verdict: {"colour": VERDICT_COLOURS[verdict], "marker": look.mark, "isHollow": look.is_hollow}

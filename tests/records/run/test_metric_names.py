@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from runmanager.records.run.metric_names import by_preference, column_of_metric
+from runmanager.records.run.metric_names import by_preference, by_quantity, column_of_metric
 
 
 @pytest.mark.parametrize(
@@ -67,3 +67,15 @@ def test_validation_comes_before_test_before_training_wherever_the_word_stands()
     for group in groups:
         assert by_preference(group) == group
         assert by_preference(reversed(group)) == group[::-1]
+
+
+def test_metrics_of_one_quantity_are_together_those_of_validation_first() -> None:
+    names = ["accuracy", "val_accuracy", "Loss/train", "val_loss", "test_loss", "train_f1", "F1/valid", "metrics.f1"]
+    assert by_quantity([*names, "val/metric_0", "devices", "train"]) == {
+        "accuracy": ["val_accuracy", "accuracy"],
+        "loss": ["val_loss", "test_loss", "Loss/train"],
+        "f1": ["F1/valid", "metrics.f1", "train_f1"],
+        "metric_0": ["val/metric_0"],
+        "devices": ["devices"],
+        "train": ["train"],
+    }

@@ -23,9 +23,11 @@ def test_a_curve_is_the_mean_of_finished_seeds_with_a_band_of_their_range(conten
     runs = [({"lr": 1, "seed": seed}, epochs, {}) for seed, epochs in enumerate((first, second))]
     sweep = contents(*runs, ({"lr": 1, "seed": 2}, timed([1.0]), failed), ({"lr": 2, "seed": 0}, first[:2], {}))
     drawn = figures_in(sweep)["curves"]
-    (axes,) = drawn.draw().axes
+    axes, losses = drawn.draw().axes
     by_label = {line.get_label(): line for line in axes.lines}
     assert list(by_label["lr=1"].get_xdata()) == [1, 2, 3]
+    titles = [f"{name}: validation, training (dashed)" for name in ("accuracy", "loss")]
+    assert [each.get_title("left") for each in (axes, losses)] == titles
     expected = [0.75 * epoch.val_accuracy for epoch in first]
     assert list(by_label["lr=1"].get_ydata()) == pytest.approx(expected)
     band = axes.collections[0].get_paths()[0].vertices[:, 1]
@@ -122,5 +124,30 @@ def test_curves_of_runs_without_epochs_come_from_their_files(sweep):
 
 
 def test_the_axis_of_intervals_of_steps_is_named_so(contents, timed):
-    (axes,) = figures_in(contents(({"lr": 0.1}, timed([1.0] * 3), {"interval": "steps"})))["curves"].draw().axes
-    assert axes.get_xlabel() == "step"
+    drawn = figures_in(contents(({"lr": 0.1}, timed([1.0] * 3), {"interval": "steps"})))["curves"].draw()
+    assert {axes.get_xlabel() for axes in drawn.axes} == {"step"}
+
+
+def test_training_and_validation_share_a_panel_and_each_quantity_has_one(contents, timed):
+    epochs = [
+        msgspec.structs.replace(each, accuracy=None, metrics={"train/f1": 0.1, "val/f1": 0.2, "reward": 1.0})
+        for each in timed([1.0] * 3)
+    ]
+    drawn = figures_in(contents(*(({"lr": lr}, epochs, {}) for lr in (0.1, 0.2))))["curves"].draw()
+    panels = {axes.get_title("left"): axes for axes in drawn.axes}
+    assert list(panels) == [
+        *("validation accuracy (fraction)", "loss: validation, training (dashed)"),
+        *("f1: val/f1, train/f1 (dashed)", "reward"),
+    ]
+    loss = panels["loss: validation, training (dashed)"]
+    assert [line.get_linestyle() for line in loss.lines] == ["-", "-", "--", "--"]
+    assert list(loss.lines[0].get_ydata()) == [each.val_loss for each in epochs]
+    assert list(loss.lines[2].get_ydata()) == [each.loss for each in epochs]
+
+
+def test_metrics_beyond_the_panels_are_counted(contents, timed):
+    metrics = {f"metric_{number}": 1.0 for number in range(9)}
+    epochs = [msgspec.structs.replace(each, metrics=metrics) for each in timed([1.0] * 3)]
+    drawn = figures_in(contents(({"lr": 0.1}, epochs, {})))["curves"]
+    assert len(drawn.draw().axes) == 6
+    assert "5 more metrics can be chosen on the screen." in drawn.caption

@@ -1,4 +1,4 @@
-// Copying and saving a figure as it stands, with its title and legend, as SVG or PNG.
+// Copying and saving a figure as it stands, with its title and legend, as SVG or PNG, and its data as CSV.
 
 const PNG_SCALE = 2,
   LEGEND_ROW = 20,
@@ -29,12 +29,17 @@ function copyMenu(figure) {
       {},
       button("Copy SVG", async () => copied(await copyText(figureSvg(figure)))),
       button("Copy PNG", async () => copied(await copyPng(figure))),
+      button("Copy CSV", async () => copied(await copyText(figureCsv(figure)))),
       button("Save SVG", async () => {
         saveFile(figureSvg(figure), "image/svg+xml", file("svg"));
         return "Saved.";
       }),
       button("Save PNG", async () => {
         saveFile(await figurePng(figure), "image/png", file("png"));
+        return "Saved.";
+      }),
+      button("Save CSV", async () => {
+        saveFile(figureCsv(figure), "text/csv", file("csv"));
         return "Saved.";
       }),
       message,
@@ -70,6 +75,12 @@ function figureSvg(figure) {
     ...legend,
     "</svg>",
   ].join("");
+}
+
+// What is drawn, a line for each mark or point.
+function figureCsv(figure) {
+  const field = (value) => (/[",\n\r]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value);
+  return figure.drawn.csv().map((row) => `${row.map((value) => field(String(value ?? ""))).join(",")}\n`).join("");
 }
 
 function escaped(text) {

@@ -55,7 +55,7 @@ function drawFigures() {
     figure.element.classList.toggle("charted", figure.drawer.isPossible());
     figure.isDirty = true;
     // The page does not jump when a figure is drawn for the first time.
-    if (!figure.chart && figure.drawer.isPossible()) figure.box.style.height = `${figure.drawer.height()}px`;
+    if (!figure.chart && figure.drawer.isPossible()) figure.box.style.height = `${figure.drawer.height(figure)}px`;
   }
   drawNext();
 }

@@ -61,6 +61,10 @@ const speedups = {
       legend,
       height: rowsHeight(drawn.length),
       state: `The ${effect} of each pair${sample} with its 95% interval.`,
+      csv: () => [
+        ["compared", effect, "ci_low", "ci_high", "verdict"],
+        ...drawn.map(({ label, value, low, high, verdict }) => [label, value, low, high, verdict]),
+      ],
       runsOf: ({ dataIndex }) => dots[dataIndex].runs,
     };
   },
@@ -117,7 +121,7 @@ const throughput = {
             high,
           } = dots[dataIndex];
           return tooltipLines([
-            data.runs[run],
+            runLabel(run),
             `${shortNumber(value)} samples per second`,
             `quartiles ${shortNumber(low)} to ${shortNumber(high)}`,
           ]);
@@ -134,6 +138,10 @@ const throughput = {
       option,
       legend,
       height: rowsHeight(drawn.length),
+      csv: () => [
+        ["run", "samples_per_second", "lower_quartile", "upper_quartile"],
+        ...dots.map(({ runs: [run], value, low, high }) => [runLabel(run), value, low, high]),
+      ],
       state: `Throughput of each run${top}: the median of its measured epochs, with whiskers to their quartiles.`,
       runsOf: ({ dataIndex }) => dots[dataIndex].runs,
     };

@@ -69,7 +69,8 @@ const parallelCoordinates = {
     const colour = `coloured by ${columnLabel(target)}, better at the top`;
     const state = `Each line is a cell${sample}, ${colour}. Drag along an axis to select.${lacking}`;
     const runsOf = ({ dataIndex }) => drawn[dataIndex].runs;
-    return { option, legend: [], height: PLOT_HEIGHT, state, columns, runsOf };
+    const csv = () => [["cell", ...columns], ...drawn.map(({ label, values }) => [label, ...values])];
+    return { option, legend: [], height: PLOT_HEIGHT, state, columns, runsOf, csv };
   },
 
   // Limits are shown on their axes; a brushed axis becomes a limit.

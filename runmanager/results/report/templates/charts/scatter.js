@@ -11,7 +11,6 @@ const scatterPlot = {
   controls() {
     const columns = scatterColumns().map((name) => [name, columnLabel(name)]),
       { x, y, colour } = scatterChoices();
-    const colours = data.varying.filter((name) => columnLevels(name).length <= data.styles.series.length);
     return [
       { name: "scatter.x", label: "x", value: x, choices: columns },
       { name: "scatter.y", label: "y", value: y, choices: columns },
@@ -19,7 +18,7 @@ const scatterPlot = {
         name: "scatter.colour",
         label: "Colour",
         value: colour,
-        choices: [["none", "none"], ...colours.map((name) => [name, name])],
+        choices: [["none", "none"], ...colouringSettings().map((name) => [name, name])],
       },
       { name: "scatter.logx", label: "Log x", value: view["scatter.logx"] },
       { name: "scatter.logy", label: "Log y", value: view["scatter.logy"] },
@@ -30,24 +29,20 @@ const scatterPlot = {
     const { x, y, colour } = scatterChoices(),
       off = new Set(listInView("scatter.off")),
       marked = new Set(markedRuns());
-    const levels = colour === "none" ? [null] : columnLevels(colour);
     const isLogX = Boolean(view["scatter.logx"]),
       isLogY = Boolean(view["scatter.logy"]);
     const drawable = (value, isLog) => value !== null && (!isLog || value > 0);
     const has = (run) => drawable(data.columns[x].values[run], isLogX) && drawable(data.columns[y].values[run], isLogY);
-    const byLevel = levels.map((level, index) => {
-      const style = seriesStyle(index),
-        name = level === null ? "" : `${colour}=${level}`;
-      const ofLevel = (run) => level === null || String(data.columns[colour].values[run]) === String(level);
-      const runs = off.has(name) ? [] : [...data.runs.keys()].filter((run) => ofLevel(run) && has(run));
-      return { name, style, runs };
-    });
+    const byLevel = colourClasses(colour, colours).map((each) => ({
+      ...each,
+      runs: off.has(each.name) ? [] : [...data.runs.keys()].filter((run) => each.includes(run) && has(run)),
+    }));
     const series = [...byLevel.map(othersOf), ...byLevel.map(selectedOf), ...byLevel.map(markedOf(marked, colours))];
     const option = {
       ...baseOption(colours, ({ seriesIndex, dataIndex }) => {
         const run = series[seriesIndex].runs[dataIndex];
         return tooltipLines([
-          data.runs[run],
+          runLabel(run),
           ...[x, y].map((name) => `${columnLabel(name)}: ${fieldText(data.columns[name].values[run])}`),
         ]);
       }),
@@ -71,14 +66,19 @@ const scatterPlot = {
     const lacking = missing
       ? ` ${plural(missing, "run")} without a value ${missing === 1 ? "is" : "are"} not drawn.`
       : "";
-    const legend =
-      levels[0] === null
-        ? []
-        : byLevel.map(({ name, style }) => ({ key: name, label: name, colour: style.colour, marker: style.marker }));
+    const legend = byLevel
+      .filter(({ name }) => name)
+      .map(({ name, style }) => ({ key: name, label: name, colour: style.colour, marker: style.marker }));
+    const dots = byLevel.flatMap(({ runs }) => runs),
+      columns = colour === "none" ? [x, y] : [x, y, colour];
     return {
       option,
       legend,
       height: PLOT_HEIGHT,
+      csv: () => [
+        ["run", ...columns],
+        ...dots.map((run) => [runLabel(run), ...columns.map((name) => data.columns[name].values[run])]),
+      ],
       state: `Each dot is a run. Drag a rectangle to select.${lacking}`,
       x,
       y,
@@ -132,8 +132,57 @@ function scatterChoices() {
   const x =
     known(view["scatter.x"]) ?? ["epoch_seconds", ...numbers, ...columns].find((name) => name !== y && known(name));
   const wanted = view["scatter.colour"],
-    varies = data.varying.includes("device") ? "device" : "none";
-  return { x, y, colour: wanted === "none" || data.varying.includes(wanted) ? wanted : varies };
+    settings = colouringSettings();
+  return { x, y, colour: wanted === "none" || settings.includes(wanted) ? wanted : mattersMost(settings, x, y) };
+}
+
+function colouringSettings() {
+  return data.varying.filter((name) => data.columns[name].numbers || columnLevels(name).length <= data.styles.series.length);
+}
+
+// The setting, other than x, that explains most of the differences in y.
+function mattersMost(settings, x, y) {
+  const others = settings.filter((name) => name !== x);
+  return remember(`colour of ${x}, ${y}`, () => others.sort((a, b) => explained(b, y) - explained(a, y))[0] ?? "none");
+}
+
+// The share of the variance of y's ranks between the classes of a setting, less what chance would give as many.
+function explained(setting, y) {
+  const { values } = data.columns[y],
+    ranks = new Map(columnLevels(y).map((level, place) => [String(level), place]));
+  const known = [...data.runs.keys()].filter((run) => values[run] !== null),
+    rank = (run) => ranks.get(String(values[run]));
+  const classes = colourClasses(setting, theme())
+    .map(({ includes }) => known.filter(includes).map(rank))
+    .filter((found) => found.length);
+  const mean = (all) => all.reduce((sum, each) => sum + each, 0) / all.length,
+    squares = (all, centre) => all.reduce((sum, each) => sum + (each - centre) ** 2, 0);
+  const whole = squares(classes.flat(), mean(classes.flat())),
+    within = classes.reduce((sum, found) => sum + squares(found, mean(found)), 0);
+  return whole && known.length > classes.length ? 1 - (within / (known.length - classes.length)) / (whole / (known.length - 1)) : 0;
+}
+
+// Dots of one colour: those of a value; of many numbers, those of a range, from light to dark as better in other figures.
+function colourClasses(setting, { shades }) {
+  if (setting === "none") return [{ name: "", style: seriesStyle(0), includes: () => true }];
+  const levels = columnLevels(setting),
+    values = data.columns[setting].values;
+  if (levels.length <= data.styles.series.length)
+    return levels.map((level, index) => ({
+      name: `${setting}=${level}`,
+      style: seriesStyle(index),
+      includes: (run) => values[run] !== null && String(values[run]) === String(level),
+    }));
+  return shades.map((colour, index) => {
+    const edge = (place) => levels[Math.round(((levels.length - 1) * place) / shades.length)],
+      isLast = index === shades.length - 1;
+    const [low, high] = [edge(index), edge(index + 1)];
+    return {
+      name: `${setting} ${shortNumber(low)} to ${shortNumber(high)}`,
+      style: { colour, marker: "o" },
+      includes: (run) => values[run] !== null && values[run] >= low && (values[run] < high || isLast),
+    };
+  });
 }
 
 function scatterAxis(colours, name, isLog, place) {

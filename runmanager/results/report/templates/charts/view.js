@@ -80,6 +80,18 @@ function markedRuns() {
   return [...data.runs.keys()].filter((run) => names.has(data.runs[run]));
 }
 
+// The settings of a run that differ between runs, seeds included; its name where these do not tell runs apart.
+function runLabel(run) {
+  const labels = remember("labels of runs", () => {
+    const found = data.runs.map((_, place) => {
+      const seeds = data.seeds.map((name) => `${name}=${fieldText(data.columns[name].values[place])}`);
+      return [...(data.varying.length ? [data.cells.labels[data.cells.ofRun[place]]] : []), ...seeds].join(", ");
+    });
+    return new Set(found).size < found.length || found.includes("") ? data.runs : found;
+  });
+  return labels[run];
+}
+
 function isPruned(run) {
   return data.columns.reason?.values[run] === "pruned";
 }
