@@ -64,7 +64,6 @@ class RunManagerCallback(Callback):
     def __init__(self, root: str | Path | None = None) -> None:
         self._bridge = FrameworkRun(root, self._without_trainer)
         self._trainer: Any = None
-        self._saves_in_epoch: Any = None
 
     @property
     def run(self) -> ActiveRun | InactiveRun | None:

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import Any, Unpack
 
 import torch
@@ -70,13 +71,28 @@ class EpochOwner:
             )
 
 
+@dataclass(frozen=True)
+class EpochContext:
+    """What the epochs of a run share: its clock, the device of their batches, and who is told of what they see.
+
+    `share` returns the totals of all ranks, where the run has several.
+    """
+
+    timer: PhaseTimer
+    device: torch.device | None
+    log_every: int = 0
+    heartbeat: Heartbeat = field(default_factory=Heartbeat)
+    on_first_batch: Callable[[Any], None] | None = None
+    keep_scores: bool = False
+    share: ShareTotals | None = None
+
+
 class Epoch:
     """One epoch of a run: yields batches, timed and on the device, and sums up what is tracked.
 
     With `is_all_training` all of its time is training except what is marked or evaluated; otherwise training ends with
     the last step. `earlier` is its part before a checkpoint within it, which this epoch continues; `after_step(epoch,
-    loader)` is called between two batches of training where it may be checkpointed. `share` returns the totals of all
-    ranks, where the run has several.
+    loader)` is called between two batches of training where it may be checkpointed.
 
     An epoch belongs to the thread that begins it. Tracking, taking batches, marking and ending it raise `UsageError` in
     any other thread, in a fork, and once it has ended; so does tracking a training step within an evaluation.
@@ -85,38 +101,32 @@ class Epoch:
     def __init__(
         self,
         number: int,
+        context: EpochContext,
         *,
-        timer: PhaseTimer,
-        device: torch.device | None,
-        log_every: int = 0,
         steps_before: int = 0,
-        on_first_batch: Callable[[Any], None] | None = None,
-        heartbeat: Heartbeat | None = None,
-        keep_scores: bool = False,
         is_all_training: bool = False,
         earlier: EpochPart | None = None,
         after_step: Callable[["Epoch", Any], None] | None = None,
-        share: ShareTotals | None = None,
     ) -> None:
         self.number = number
         self.first_batch_seconds: float | None = None  # from requesting the first loader's first batch to getting it
         self.worker_start_methods: set[str] = set()  # of the loaders' workers, seen at the first batches
         self._owner = EpochOwner()
-        self._timer, self._device = timer, device
-        self._on_first_batch = on_first_batch
-        self._heartbeat = heartbeat or Heartbeat()
-        self._train, self._eval = EpochMeter(log_every=log_every, steps_before=steps_before), EpochMeter()
+        self._timer, self._device = context.timer, context.device
+        self._on_first_batch = context.on_first_batch
+        self._heartbeat = context.heartbeat
+        self._train, self._eval = EpochMeter(log_every=context.log_every, steps_before=steps_before), EpochMeter()
         self.phase_times: PhaseTimes | None = None  # once it is closed
         self.observer: StepObserver | None = None
         self._phases = PhaseTracker(
-            timer, default_phase="eval" if number == 0 else TRAINING if is_all_training else None
+            context.timer, default_phase="eval" if number == 0 else TRAINING if is_all_training else None
         )
         self._sees_training = self._is_evaluated = False
         self._open_loops = 0
-        self._evaluation = Evaluation() if keep_scores else None
+        self._evaluation = Evaluation() if context.keep_scores else None
         self._metrics = EpochMetrics()
         self._after_step = after_step
-        self._share = share
+        self._share = context.share
         self.parts = EpochParts(earlier, trained=self._train, evaluated=self._eval, metrics=self._metrics)
         self.notes: list[str] = []  # on what it cannot tell, once it is closed
         self._first_step = self.num_steps = steps_before + self.parts.earlier_steps

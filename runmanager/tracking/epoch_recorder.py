@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,13 +15,13 @@ from runmanager.records.storage.run_folder import RunFolder
 from runmanager.text import pluralize
 from runmanager.tracking.checkpoint.checkpoint_file import CheckpointError
 from runmanager.tracking.device.devices import device_in_use, device_of, indexed, is_same_device
-from runmanager.tracking.epoch import Epoch
+from runmanager.tracking.epoch import Epoch, EpochContext
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 from runmanager.tracking.epoch_part import EpochPart, LoggedState
 from runmanager.tracking.lifecycle.open_run import begin_again
 from runmanager.tracking.lifecycle.run_epochs import EpochHistory
 from runmanager.tracking.lifecycle.run_measurements import RunMeasurements
-from runmanager.tracking.lifecycle.run_sinks import RunNotes, RunSinks
+from runmanager.tracking.lifecycle.run_sinks import RunSinks
 from runmanager.tracking.lifecycle.run_values import RunValues
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 from runmanager.tracking.options import Checkpointer, Progress, RunOptions
@@ -65,6 +66,19 @@ class PartCheckpoints:
             self.saved()
 
 
+@dataclass(frozen=True)
+class RunPlace:
+    """Where a run is: its folder, its device, and the other ranks that it consists of.
+
+    With `keeps_place` its network stays where it is.
+    """
+
+    folder: RunFolder
+    device: torch.device
+    keeps_place: bool = False
+    ranks: RunRanks | None = None
+
+
 class EpochRecorder:
     """Makes the epochs of a run, and records each one when it has ended.
 
@@ -74,35 +88,30 @@ class EpochRecorder:
 
     def __init__(
         self,
-        folder: RunFolder,
-        device: torch.device,
+        place: RunPlace,
         options: RunOptions,
         *,
-        timer: PhaseTimer,
         clock: RunClock,
         sinks: RunSinks,
-        notes: RunNotes,
         measurements: RunMeasurements,
         values: RunValues,
         heartbeat: Heartbeat,
-        keeps_place: bool = False,
-        ranks: RunRanks | None = None,
     ) -> None:
-        self.history = EpochHistory(folder, warmup_epochs=options.warmup_epochs)
-        self.timer = timer
+        self.history = EpochHistory(place.folder, warmup_epochs=options.warmup_epochs)
+        self.timer = clock.timer
         self.network: torch.nn.Module | None = None
         self.has_begun = False
         self.num_steps = 0
         self._clock = clock
-        self._folder = folder
-        self.device = indexed(device)
-        self._named = device  # without an index until the program has shown which one it uses
-        self._keeps_place = keeps_place
-        self._ranks = ranks
-        self._batches_to: torch.device | None = device
+        self._folder = place.folder
+        self.device = indexed(place.device)
+        self._named = place.device  # without an index until the program has shown which one it uses
+        self._keeps_place = place.keeps_place
+        self._ranks = place.ranks
+        self._batches_to: torch.device | None = place.device
         self._options = options
         self._sinks = sinks
-        self._notes = notes
+        self._notes = sinks.notes
         self._measurements = measurements
         self._values = values
         self._heartbeat = heartbeat
@@ -226,10 +235,11 @@ class EpochRecorder:
         part, self._part = self._part, None
         epoch = Epoch(
             number,
+            self._context(),
+            steps_before=self.num_steps,
             is_all_training=is_all_training,
             earlier=part if part is not None and part.epoch == number else None,
             after_step=None if self._part_checkpoints is None else self._part_checkpoints.after_step,
-            **self._epoch_options(),
         )
         epoch.observer = self._measurements.observer(epoch)
         return epoch
@@ -247,7 +257,9 @@ class EpochRecorder:
         record_every = self._options.record_every
         if record_every is None and self._ranks is not None:
             record_every = self._ranks.record_every(seconds)
-        interval = StepInterval(number, record_every=record_every, seconds=seconds, **self._epoch_options())
+        interval = StepInterval(
+            number, self._context(), steps_before=self.num_steps, record_every=record_every, seconds=seconds
+        )
         interval.observer = self._measurements.observer(interval, continues=continues)
         return interval
 
@@ -256,21 +268,21 @@ class EpochRecorder:
         if self._optimizer is not None:
             self._learning_rate = float(self._optimizer.param_groups[0]["lr"])
 
-    def _epoch_options(self) -> dict[str, Any]:
-        return {
-            "timer": self.timer,
-            "device": self._batches_to,
-            "log_every": self._options.log_every,
-            "steps_before": self.num_steps,
-            "heartbeat": self._heartbeat,
-            "on_first_batch": None if self._sinks.have_begun else self.begin_with_batch,
-            "keep_scores": self._sinks.need_scores,
-            "share": None if self._ranks is None else self._ranks.share,
-        }
+    def _context(self) -> EpochContext:
+        return EpochContext(
+            self.timer,
+            self._batches_to,
+            log_every=self._options.log_every,
+            heartbeat=self._heartbeat,
+            on_first_batch=None if self._sinks.have_begun else self.begin_with_batch,
+            keep_scores=self._sinks.need_scores,
+            share=None if self._ranks is None else self._ranks.share,
+        )
 
     def make_unrecorded(self, number: int, *, timer: PhaseTimer, keep_scores: bool = False) -> Epoch:
         """Return an epoch that is never recorded."""
-        return Epoch(number, timer=timer, device=self.device, heartbeat=self._heartbeat, keep_scores=keep_scores)
+        context = EpochContext(timer, self.device, heartbeat=self._heartbeat, keep_scores=keep_scores)
+        return Epoch(number, context)
 
     def record(self, epoch: Epoch, record: EpochRecord, step_losses: LoggedLosses) -> EpochRecord:
         """Record a closed epoch; return its complete record.

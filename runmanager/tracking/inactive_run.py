@@ -14,7 +14,7 @@ from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.text import pluralize
-from runmanager.tracking.epoch import Epoch
+from runmanager.tracking.epoch import Epoch, EpochContext
 from runmanager.tracking.lifecycle.finalizers import temporary_folder
 from runmanager.tracking.lifecycle.run_values import Summary
 from runmanager.tracking.options import Checkpointer
@@ -30,7 +30,7 @@ class InactiveEpoch(Epoch):
     def __init__(self, number: int) -> None:
         timer = PhaseTimer(clock_for(_CPU))
         timer.start()
-        super().__init__(number, timer=timer, device=_CPU)
+        super().__init__(number, EpochContext(timer, _CPU))
 
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """Yield nothing."""

@@ -37,10 +37,11 @@ from runmanager.tracking.environment.code_hashes import hash_user_code
 from runmanager.tracking.environment.environment import capture_environment, command_line, hydra_choices
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_metrics.prediction_task import PredictionOptions
+from runmanager.tracking.epoch_recorder import RunPlace
 from runmanager.tracking.inactive_run import InactiveRun
 from runmanager.tracking.introspect.loader_inspection import count_samples
 from runmanager.tracking.lifecycle.finalizers import write_tables_if_begun, write_tables_when_dropped
-from runmanager.tracking.lifecycle.open_run import continue_run, find_shorter, open_run
+from runmanager.tracking.lifecycle.open_run import Reuse, continue_run, find_shorter, open_run
 from runmanager.tracking.options import RunOptions, TensorBoardOptions, declared_directions, larger_is_better
 from runmanager.tracking.ranks.run_ranks import RunRanks
 from runmanager.tracking.run import ActiveRun
@@ -249,9 +250,7 @@ class RunManager:
             record = msgspec.structs.replace(record, environment=capture_environment(device, code=code))
             self._announce_watching(paths)
         observer = HeartbeatObserver(limit_seconds=self._heartbeat_timeout)
-        opened = open_run(
-            paths, record, can_resume=can_resume, overwrite=self._overwrite, lacks=lacks, observer=observer
-        )
+        opened = open_run(paths, record, Reuse(can_resume, self._overwrite), lacks=lacks, observer=observer)
         folder = opened.folder
         if not lacks or folder.record.status is Status.SKIPPED:
             self._begun.append(paths)
@@ -263,16 +262,13 @@ class RunManager:
             return self._inactive_run(folder)
         folder.continues = folder.continues or (can_resume and self._continue(folder, options))
         return ActiveRun(
-            folder=folder,
-            device=device,
-            sinks=self._sinks(),
-            options=options,
+            RunPlace(folder, device, keeps_place, self._ranks),
+            self._sinks(),
+            options,
             show=self._show,
             on_enter=on_enter,
             on_end=self._write_tables,
             in_program=self._in_program,
-            keeps_place=keeps_place,
-            ranks=self._ranks,
         )
 
     def _continue(self, folder: RunFolder, options: RunOptions) -> bool:

@@ -14,12 +14,11 @@ from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import EpochRecord, RunRecord, counted_word
 from runmanager.records.run.status import Outcome, judge
 from runmanager.records.storage.run_end import end_own_run
-from runmanager.records.storage.run_folder import RunFolder
 from runmanager.signals import sigchld_ignored
 from runmanager.tracking.device.devices import indexed, peak_memory
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_metrics.logged_metrics import whole_number
-from runmanager.tracking.epoch_recorder import EpochRecorder
+from runmanager.tracking.epoch_recorder import EpochRecorder, RunPlace
 from runmanager.tracking.introspect.isolation import looking
 from runmanager.tracking.introspect.loader_inspection import peek_batch
 from runmanager.tracking.introspect.model_copy import num_parameters
@@ -32,7 +31,6 @@ from runmanager.tracking.lifecycle.run_values import RunMedia, RunValues
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 from runmanager.tracking.monitoring.loader_workers import tell_lost_batches
 from runmanager.tracking.options import Checkpointer, RunDirections, RunOptions
-from runmanager.tracking.ranks.run_ranks import RunRanks
 from runmanager.tracking.run_calls import JobCalls, LoopCalls
 from runmanager.tracking.sinks import Sink
 from runmanager.tracking.step_loop import StepLoop
@@ -63,18 +61,16 @@ class ActiveRun(LoopCalls, JobCalls):
 
     def __init__(
         self,
-        *,
-        folder: RunFolder,
-        device: torch.device,
+        place: RunPlace,
         sinks: Sequence[Sink],
         options: RunOptions,
+        *,
         show: Callable[[str], None] = lambda line: None,
         on_enter: Callable[["ActiveRun"], None] | None = None,
         on_end: Callable[[], None] | None = None,
         in_program: bool = False,
-        keeps_place: bool = False,
-        ranks: RunRanks | None = None,
     ) -> None:
+        folder, device, ranks = place.folder, place.device, place.ranks
         self.is_resumed = folder.continues
         self._folder = folder
         self._options = options
@@ -105,18 +101,13 @@ class ActiveRun(LoopCalls, JobCalls):
         self._is_end_torn = False
         self._values = RunValues(folder, self._sinks, self._begin_sinks)
         self._epochs = EpochRecorder(
-            folder,
-            device,
+            place,
             options,
-            timer=timer,
             clock=self._clock,
             sinks=self._sinks,
-            notes=self._notes,
             measurements=self._measurements,
             values=self._values,
             heartbeat=self._heartbeat,
-            keeps_place=keeps_place,
-            ranks=ranks,
         )
         if ranks is not None:
             memory = partial(self._measurements.peak_memory, self.record)

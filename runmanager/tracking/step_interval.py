@@ -1,10 +1,9 @@
 """An interval of steps, which takes the place of an epoch in a loop without epochs."""
 
 import time
-from typing import Any
 
 from runmanager.records.run.run_record import EpochRecord
-from runmanager.tracking.epoch import Epoch
+from runmanager.tracking.epoch import Epoch, EpochContext
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 
 SECONDS = 1.0
@@ -21,9 +20,15 @@ class StepInterval(Epoch):
     lacks_first_step = False
 
     def __init__(
-        self, number: int, *, record_every: int | None = None, seconds: float = SECONDS, **options: Any
+        self,
+        number: int,
+        context: EpochContext,
+        *,
+        steps_before: int = 0,
+        record_every: int | None = None,
+        seconds: float = SECONDS,
     ) -> None:
-        super().__init__(number, **options)
+        super().__init__(number, context, steps_before=steps_before)
         self._phases.ends_at_last_mark = True
         self.steps_before = self.num_steps
         self._record_every = record_every

@@ -12,10 +12,11 @@ from torch.utils.data import Dataset
 from runmanager.records.run.run_record import UNKNOWN_WORK
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.text import error_line, pluralize
-from runmanager.tracking.checkpoint.training_state import TrainingState
+from runmanager.tracking.checkpoint.training_state import CheckpointRules, TrainingState
 from runmanager.tracking.device.devices import made_current, preserve_random_states, seed_everything
 from runmanager.tracking.device.transfer import BatchCopier, SideStream, prefetch
 from runmanager.tracking.epoch import Epoch
+from runmanager.tracking.epoch_recorder import RunPlace
 from runmanager.tracking.introspect.isolation import quiet_thread
 from runmanager.tracking.introspect.step_cost import count_step_cost
 from runmanager.tracking.lifecycle.outcome import divergence_of
@@ -105,9 +106,7 @@ def job_state(
         parts["step"] = stepper
     return TrainingState(
         parts,
-        every=every,
-        num_epochs=num_epochs,
-        keep_best=keep_best,
+        CheckpointRules(every, num_epochs, keep_best),
         facts=None if data is None else {"in_shape": list(data.in_shape), "num_classes": data.num_classes},
         added_later=("step",),  # older versions did not store it
     )
@@ -135,7 +134,7 @@ def train_run(
         is_built_in=True,
     )
     sinks = default_sinks(options.tensorboard) if sinks is None else sinks
-    with made_current(device), ActiveRun(folder=folder, device=device, sinks=sinks, options=run_options) as run:
+    with made_current(device), ActiveRun(RunPlace(folder, device), sinks, run_options) as run:
         _train(run, options)
 
 

@@ -15,7 +15,7 @@ import torch
 
 from runmanager.records.run.run_record import Grant
 from runmanager.tracking.device.devices import made_current, resolve_device, seed_everything
-from runmanager.tracking.epoch import Epoch
+from runmanager.tracking.epoch import Epoch, EpochContext
 from runmanager.tracking.options import TurnSource
 from runmanager.tracking.timing.interleaving import RunTurns
 from runmanager.tracking.timing.timer import PhaseTimer, clock_for
@@ -51,7 +51,7 @@ def train_contender(options: TrainingOptions, source: TurnSource) -> dict[str, A
         turns = RunTurns(_WorkersStandStill(source), None, run)
         train_in_turns(
             components,
-            Epoch(1, timer=timer, device=device),
+            Epoch(1, EpochContext(timer, device)),
             partial(turns.measured_batches, timer=timer),
             first_epoch=1,
             num_steps=None,

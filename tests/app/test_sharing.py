@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from runmanager.app.driver.run_listener import SweepListener
+from runmanager.app.driver.driver_faults import Telling
+from runmanager.app.driver.run_listener import DrivenRuns, SweepListener
 from runmanager.app.driver.sweep_plan import end_silent_runs
 from runmanager.launching.local.jobs import Job, ProcessExit
 from runmanager.launching.local.worker import Raised, Returned
@@ -113,7 +114,7 @@ def watcher(run: PlannedRun, wait: Callable[[float], object] = lambda seconds: N
         now[0] += 60.0
 
     observer = HeartbeatObserver(clock=lambda: now[0], wait=pass_a_minute)
-    return SweepListener(sweep, [run], [run], console=Console(quiet=True), quiet=True, observer=observer)
+    return SweepListener(DrivenRuns(sweep, [run], [run]), Telling(Console(quiet=True), quiet=True), observer=observer)
 
 
 def taken(run: PlannedRun, owner: ProcessIdentity) -> RunFolder:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from runmanager.tracking.epoch import Epoch
+from runmanager.tracking.epoch import Epoch, EpochContext
 from runmanager.tracking.timing.timer import PhaseTimer
 from runmanager.training.loop import evaluate_epoch, train_epoch
 from runmanager.training.step.stepper import Forward, Stepper
@@ -55,7 +55,7 @@ def clock() -> CountingClock:
 def epoch(clock: CountingClock) -> Epoch:
     timer = PhaseTimer(clock)
     timer.start()
-    return Epoch(1, timer=timer, device=META, log_every=2)
+    return Epoch(1, EpochContext(timer, META, log_every=2))
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import datetime
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -36,16 +37,23 @@ from runmanager.text import printable_line
 _OTHER_LINES = 5  # of the live region in addition to its rows, and room for the cursor
 
 
+@dataclass(frozen=True)
+class ShownMetric:
+    """The metric that was asked for, which comes first, and how a run that recorded none would have one."""
+
+    name: str | None = None
+    advice: Callable[[RunPaths], str] = lambda _: ""
+
+
 class RunDisplay:
     """Shows what a feed tells, and how far the running runs are.
 
     In a terminal (`is_live`) they are rows of one table. Running rows are redrawn at its foot, with estimates of the
     time left for each run and for the sweep; ended rows stay. Elsewhere each start and end is one plain line. With
     `quiet`, only runs that ended badly are shown. `labels` are those of all runs. Logged metrics have columns where
-    there is room, the requested `metric` first; `without_metrics` says how to get one, given a run that has none.
-    `to_come` has what is to be done of each run, by the name of its folder, and `times` how long such runs take, as far
-    as is known before. Runs in `skipped` have no device here: they are not counted, and not shown if they end as
-    expected.
+    there is room, the requested `metric` first. `to_come` has what is to be done of each run, by the name of its
+    folder, and `times` how long such runs take, as far as is known before. Runs in `skipped` have no device here: they
+    are not counted, and not shown if they end as expected.
     """
 
     def __init__(
@@ -54,8 +62,7 @@ class RunDisplay:
         *,
         quiet: bool = False,
         labels: Collection[str] = (),
-        metric: str | None = None,
-        without_metrics: Callable[[RunPaths], str] = lambda _: "",
+        metric: ShownMetric = ShownMetric(),
         to_come: Mapping[str, RunToCome] | None = None,
         times: RunTimes | None = None,
         skipped: Collection[str] = (),
@@ -63,7 +70,7 @@ class RunDisplay:
         self._output = output
         self._console = console = output.console
         self._quiet = quiet
-        self.num_runs, self._without_metrics = len(labels), without_metrics
+        self.num_runs = len(labels)
         self._ended: dict[str, str] = {}
         self._times = times or RunTimes()
         self._to_come = dict(to_come or {})
@@ -76,7 +83,7 @@ class RunDisplay:
         self._began = time.monotonic()
         self.is_live = console.is_interactive and not quiet  # False for a terminal that cannot move its cursor
         self._metric = metric
-        self._columns = LiveLayout(labels=labels, metric=metric)
+        self._columns = LiveLayout(labels=labels, metric=metric.name)
         self._layout = self._columns.fitting(self._width())
         self._has_header = False
         self._has_checked_metric = False
@@ -248,7 +255,7 @@ class RunDisplay:
             self._print_row(record, epochs)
         else:
             counted = f"{list(self._ended).index(name) + 1}/{self.num_runs}"
-            self._print(run_line(record, epochs, counted=counted, metric=self._metric))
+            self._print(run_line(record, epochs, counted=counted, metric=self._metric.name))
         if not record.status.is_success:
             self._show_error(paths)
         if record.status is Status.FINISHED:
@@ -257,9 +264,9 @@ class RunDisplay:
     def _note_missing_metric(self, run: StoredRun) -> None:
         """Say of the first of several runs that finishes if it lacks the requested metric, or any: others may, too."""
         if not self._has_checked_metric:
-            line = missing_metric(self._metric, run) if self._metric is not None else ""
+            line = missing_metric(self._metric.name, run) if self._metric.name is not None else ""
             if not line and self.num_runs > 1 and is_without_metrics(run):
-                advice = self._without_metrics(run.paths)
+                advice = self._metric.advice(run.paths)
                 line = f"{run_label(run.name)} has finished. {advice}" if advice else ""
             if line:
                 self.say(line)

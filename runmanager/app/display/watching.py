@@ -8,7 +8,7 @@ from rich.console import Console
 
 from runmanager.app.display.final_summary import show_results
 from runmanager.app.display.output import ConsoleOutput
-from runmanager.app.display.progress import RunDisplay
+from runmanager.app.display.progress import RunDisplay, ShownMetric
 from runmanager.app.display.run_line import progress_text, run_label, run_line
 from runmanager.app.display.run_times import RunTimes, RunToCome
 from runmanager.app.follow.sweep_feed import SweepFeed
@@ -87,7 +87,7 @@ def follow_runs(
     display = RunDisplay(
         output,
         labels=[run_label(cell.name) for cell in feed.state.cells],
-        metric=metric,
+        metric=ShownMetric(metric),
         to_come={name: RunToCome(times.work(settings[name])) for name in names},
         times=times,
     )

@@ -1,10 +1,13 @@
 """Errors of a driver outside its runs, collected until its end; and the writing and showing of its results."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from rich.console import Console
 
+from runmanager.app.display.final_summary import show_results
+from runmanager.app.display.progress import ShownMetric
 from runmanager.errors import RunManagerError, SweepError, UsageError
 from runmanager.records.files.file_errors import require_current_folder
 from runmanager.records.files.paths import FolderIdentity, SweepPaths
@@ -50,24 +53,29 @@ class DriverFaults:
             self.add(what, error)
 
 
-def write_and_show_results(
-    sweep: SweepPaths,
-    console: Console,
-    faults: DriverFaults,
-    *,
-    quiet: bool,
-    show: Callable[[SweepPaths, Console, bool], None],
-) -> None:
-    """Write a sweep's tables and report, and `show` its results unless `quiet`; errors are added to `faults`.
+@dataclass(frozen=True)
+class Telling:
+    """How a driver tells of its runs: where, with which metric first, and what it says at the end.
 
-    `show` gets whether the tables were written, so that it does not announce missing files.
+    `show` prints the results; it gets whether the tables were written, so that it does not announce missing files.
+    `resuming` is the command that resumes the sweep, empty where none does.
     """
+
+    console: Console
+    quiet: bool = False
+    metric: ShownMetric = field(default_factory=ShownMetric)
+    show: Callable[[SweepPaths, Console, bool], None] = show_results
+    resuming: Sequence[str] = ()
+
+
+def write_and_show_results(sweep: SweepPaths, telling: Telling, faults: DriverFaults) -> None:
+    """Write a sweep's tables and report, and show its results unless `quiet`; errors are added to `faults`."""
     from runmanager.results.result_files import write_tables
 
     is_written = False
     with faults.kept("The tables could not be written"):
         write_tables(sweep, report=True)
         is_written = True
-    if not quiet:
+    if not telling.quiet:
         with faults.kept("The results could not be shown"):
-            show(sweep, console, is_written)
+            telling.show(sweep, telling.console, is_written)

@@ -15,10 +15,9 @@ from omegaconf import DictConfig, open_dict
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.compose_cells import prepare_job_cells
 from runmanager.app.compose.override_grid import count_cells, parse_overrides
-from runmanager.app.display.final_summary import show_results
 from runmanager.app.display.output import ConsoleOutput, make_console
 from runmanager.app.display.progress import RunDisplay
-from runmanager.app.driver.driver_faults import DriverFaults, require_sweep_folder, write_and_show_results
+from runmanager.app.driver.driver_faults import DriverFaults, Telling, require_sweep_folder, write_and_show_results
 from runmanager.app.driver.preflight import (
     check_cells,
     check_host_capacity,
@@ -185,7 +184,7 @@ class OtherSweeper:
         for line in self._job_faults:
             self._display.say(line)
         faults = DriverFaults()
-        write_and_show_results(self._paths, make_console(), faults, quiet=self._quiet, show=show_results)
+        write_and_show_results(self._paths, Telling(make_console(), quiet=self._quiet), faults)
         if isinstance(error, KeyboardInterrupt):
             self._display.say("Interrupted.")
             raise SystemExit(INTERRUPTED_STATUS) from error

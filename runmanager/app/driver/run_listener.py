@@ -3,16 +3,15 @@
 import contextlib
 import socket
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from msgspec.structs import replace
-from rich.console import Console
 
-from runmanager.app.display.final_summary import show_results
 from runmanager.app.display.output import ConsoleOutput
 from runmanager.app.display.progress import RunDisplay
 from runmanager.app.display.run_line import run_label
 from runmanager.app.display.run_times import RunTimes
-from runmanager.app.driver.driver_faults import DriverFaults, require_sweep_folder, write_and_show_results
+from runmanager.app.driver.driver_faults import DriverFaults, Telling, require_sweep_folder, write_and_show_results
 from runmanager.app.driver.program import Can
 from runmanager.app.follow.sweep_feed import SweepFeed
 from runmanager.app.follow.sweep_state import SweepReader
@@ -41,48 +40,47 @@ Pruner = Callable[[Begun, Callable[[str], None]], Iterable[tuple[int, bool]]]
 """Returns the keys of runs that are to end early, and whether at once, and may say something."""
 
 
+@dataclass(frozen=True)
+class DrivenRuns:
+    """The runs of a sweep as a driver has planned them: all, and those that it starts, in this order.
+
+    `skipped` says of cells, by their signatures, why they will be skipped: they are not counted.
+    """
+
+    sweep: SweepPaths
+    plan: Sequence[PlannedRun]
+    to_run: Sequence[PlannedRun]
+    skipped: Mapping[str, str] = field(default_factory=dict)
+
+
 class SweepListener(Listener):
     """Receives the engine's events of the runs, whose keys are their order in the calls of the launcher.
 
     Other drivers may run cells of the same sweep. Their cells are left to them and followed until they end; `observer`
-    judges runs on other hosts. `show` prints the results, `resuming` is the command that resumes the sweep, empty where
-    none does. The live table and lines have the requested `metric` first; `without_metrics` says how to get one.
-    `skipped` says of runs why they will be skipped: they are not counted. `expected` are the labels of runs that are
-    decided later. `can`: what their program can. `pruning` decides which runs are to end early. `plan` has all runs,
-    and `faults` collects errors outside of them.
+    judges runs on other hosts. `expected` are the labels of runs that are decided later. `can`: what their program can.
+    `pruning` decides which runs are to end early. `plan` has all runs, and `faults` collects errors outside of them.
     """
 
     when_ended = f"{__name__}:write_tables_alone"
 
     def __init__(
         self,
-        sweep: SweepPaths,
-        plan: Sequence[PlannedRun],
-        to_run: Sequence[PlannedRun],
+        runs: DrivenRuns,
+        telling: Telling,
         *,
-        console: Console,
-        quiet: bool,
         observer: HeartbeatObserver | None = None,
-        show: Callable[[SweepPaths, Console, bool], None] = show_results,
-        resuming: Sequence[str] = (),
-        metric: str | None = None,
-        without_metrics: Callable[[RunPaths], str] = lambda _: "",
-        skipped: Mapping[str, str] | None = None,
         expected: Sequence[str] = (),
         can: Container[Can] = frozenset(Can),
         pruning: Pruner | None = None,
     ) -> None:
-        self.sweep = sweep
-        self.plan = list(plan)
-        self._to_run = list(to_run)
+        self.sweep = sweep = runs.sweep
+        self.plan = plan = list(runs.plan)
+        self._to_run = to_run = list(runs.to_run)
+        self._telling = telling
         self._elsewhere = [each for each in plan if each.action is Action.LEAVE]
-        self._console = console
-        self._quiet = quiet
         self._observer = observer or HeartbeatObserver()
         self._reader = SweepReader(sweep, observer=self._observer)
         self._feed = SweepFeed(self._reader)
-        self._show = show
-        self._resuming = tuple(resuming)
         self._can = can
         self._pruning = pruning
         self._running: dict[int, PlannedRun] = {}
@@ -98,21 +96,18 @@ class SweepListener(Listener):
         self._folder = FolderIdentity(sweep.root)
         self._ends: dict[int, RunEnd | None] = {}  # None: another process has the run
         self._unwritten: dict[str, tuple[RunPaths, RunRecord]] = {}
-        self._skipped = (
-            {each.paths.name: skipped[each.cell.signature] for each in to_run if each.cell.signature in skipped}
-            if skipped
-            else {}
-        )
+        self._skipped = {
+            each.paths.name: runs.skipped[each.cell.signature] for each in to_run if each.cell.signature in runs.skipped
+        }
         shown = [each for each in (*to_run, *self._elsewhere) if each.paths.name not in self._skipped]
         labels = [*(run_label(each.name) for each in shown), *expected]
-        is_live = console.is_interactive and not quiet and bool(labels)
+        is_live = telling.console.is_interactive and not telling.quiet and bool(labels)
         times = RunTimes.of_plan(plan, sweep) if is_live else RunTimes()
         self._display = RunDisplay(
-            ConsoleOutput(console),
-            quiet=quiet,
+            ConsoleOutput(telling.console),
+            quiet=telling.quiet,
             labels=labels,
-            metric=metric,
-            without_metrics=without_metrics,
+            metric=telling.metric,
             to_come={each.paths.name: times.to_come(each, sweep) for each in shown} if is_live else {},
             times=times,
             skipped=self._skipped,
@@ -123,7 +118,7 @@ class SweepListener(Listener):
         """A context in which runs are shown, after what is to be done: `lines`, or the plan in words."""
         for line in lines or self._plan_in_words():
             said = self._feed.say(line)
-            self._display.show(() if self._quiet else said)
+            self._display.show(() if self._telling.quiet else said)
         with self._display.redrawn():
             yield
 
@@ -343,7 +338,7 @@ class SweepListener(Listener):
                 write_end(paths, record)
         if interrupted:
             self._record_skipped()
-        write_and_show_results(self.sweep, self._console, self.faults, quiet=self._quiet, show=self._show)
+        write_and_show_results(self.sweep, self._telling, self.faults)
         if interrupted:
             return self._interrupted()
         records = [stored_record(run) for run in self.plan]
@@ -352,14 +347,14 @@ class SweepListener(Listener):
 
     def finish_at_once(self) -> int:
         """Say how many cells ended how, without the tables, and return the exit status of an interrupted command."""
-        if not self._quiet:
+        if not self._telling.quiet:
             with self.faults.kept("The results could not be shown"):
                 self._display.say(self._reader.read().in_words())
         return self._interrupted()
 
     def _interrupted(self) -> int:
-        if self._resuming:
-            self._display.say_commands("Interrupted. To resume:", shell_command(self._resuming))
+        if self._telling.resuming:
+            self._display.say_commands("Interrupted. To resume:", shell_command(self._telling.resuming))
         return INTERRUPTED_STATUS
 
     def _record_skipped(self) -> None:
@@ -374,7 +369,7 @@ class SweepListener(Listener):
         """Write the current tables, and print how to follow the runs, which continue without this driver."""
         with self.faults.kept("The tables could not be written"):
             self._write_tables()
-        if not self._quiet:
+        if not self._telling.quiet:
             commands = [command_on(self.sweep, name) for name in ("watch", "table")]
             self._display.say_commands(f"The cells are submitted to {QUEUE_NAME}. To follow them:", *commands)
 

@@ -13,7 +13,9 @@ from rich.console import Console
 
 from runmanager.app.display.final_summary import announce_end, notification_faults, ring, show_duel, show_results
 from runmanager.app.display.output import line_of, make_console
+from runmanager.app.display.progress import ShownMetric
 from runmanager.app.driver.deciding import Deciding, DecidingOptions
+from runmanager.app.driver.driver_faults import Telling
 from runmanager.app.driver.preflight import (
     predict_skipped,
     refuse_literal_secrets,
@@ -21,7 +23,7 @@ from runmanager.app.driver.preflight import (
     require_output_root,
 )
 from runmanager.app.driver.program import CellGrid, Program
-from runmanager.app.driver.run_listener import SweepListener
+from runmanager.app.driver.run_listener import DrivenRuns, SweepListener
 from runmanager.app.driver.search import Search, SearchOptions
 from runmanager.app.driver.sweep_plan import (
     LateCells,
@@ -253,18 +255,16 @@ class SweepDriver:
         try:
             to_run = [run for batch in self._batches([each for each in plan if each.is_to_run]) for run in batch]
             listener = SweepListener(
-                sweep,
-                plan,
-                to_run,
-                console=self._console,
-                quiet=self._options.quiet,
+                DrivenRuns(sweep, plan, to_run, skipped),
+                Telling(
+                    self._console,
+                    quiet=self._options.quiet,
+                    metric=ShownMetric(self._options.metric, self._options.without_metrics),
+                    show=show_duel if grid.sides else self._show_results,
+                    resuming=self._resuming_command(grid, sweep),
+                ),
                 observer=self._observer,
-                metric=self._options.metric,
-                without_metrics=self._options.without_metrics,
-                skipped=skipped,
                 expected=self._late.expected() if self._late else (),
-                show=show_duel if grid.sides else self._show_results,
-                resuming=self._resuming_command(grid, sweep),
                 can=self._program.can,
                 pruning=self._late.unwanted if self._late else None,
             )

@@ -47,7 +47,7 @@ from runmanager.signals import handle_signals, sigchld_ignored
 from runmanager.tracking.environment.cell_process import ATTEMPT_VARIABLE, RUN_VARIABLE
 from runmanager.tracking.environment.environment import host_environment
 from runmanager.tracking.lifecycle.finalizers import last_run_begun_here
-from runmanager.tracking.lifecycle.open_run import continue_run, open_run
+from runmanager.tracking.lifecycle.open_run import Reuse, continue_run, open_run
 from runmanager.tracking.lifecycle.outcome import outcome_of, write_traceback
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 
@@ -148,11 +148,13 @@ def _opened(spec: CellSpec) -> RunFolder | None:
     opened = open_run(
         spec.run,
         record,
-        can_resume=True,
-        overwrite=spec.overwrites and RESUMES_VARIABLE not in os.environ,
+        Reuse(
+            can_resume=True,
+            overwrite=spec.overwrites and RESUMES_VARIABLE not in os.environ,
+            reopens_finished=spec.reopens_finished,
+            needs_checkpoint=spec.is_tracked,
+        ),
         lacks=lacks,
-        reopens_finished=spec.reopens_finished,
-        needs_checkpoint=spec.is_tracked,
         may_hold_files=spec.has_files,
         observer=HeartbeatObserver(limit_seconds=spec.heartbeat_timeout),
     )

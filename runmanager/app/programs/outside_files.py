@@ -2,7 +2,7 @@
 
 Event files name the host and the process that wrote them, and when. Those of the cell's own processes are linked into
 its run folder, where they count as its metrics. Of every other file it is only seen that it changed while the cell ran:
-`shared_files` compares that with the other runs of the sweep.
+`results/findings` compares that with the other runs of the sweep.
 """
 
 import contextlib

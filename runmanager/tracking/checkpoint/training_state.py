@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -34,36 +35,43 @@ class _Best(msgspec.Struct, frozen=True):
     record: EpochRecord
 
 
+@dataclass(frozen=True)
+class CheckpointRules:
+    """When a checkpoint is due: every `every` epochs (0: never) and after the last of `num_epochs`.
+
+    With `keep_best`, the name of a recorded metric, the weights of the best epoch are also kept, in best.pt; with
+    `only_best` nothing else is.
+    """
+
+    every: int = 1
+    num_epochs: int | None = None
+    keep_best: str | None = None
+    only_best: bool = False
+
+
 class TrainingState:
     """Saves and restores everything that a resumed run needs to continue as an uninterrupted one would.
 
     `parts` are the components whose states are stored, by name: `model`, and what else changes in training; parts that
     are `added_later` may be missing in a checkpoint. `custom` is the state that the user of a custom loop has given.
-    It is due every `every` epochs (0: never) and after the last of `num_epochs`. With `keep_best`, the name of a
-    recorded metric, the weights of the best epoch are also kept, in best.pt; with `only_best` nothing else is. `facts`
-    are plain values that both files get. Raises `UsageError` if it is not known which values of the metric are better.
+    `facts` are plain values that both files get. Raises `UsageError` if it is not known which values of the metric are
+    better.
     """
 
     def __init__(
         self,
         parts: Mapping[str, _Part],
+        rules: CheckpointRules,
         *,
-        every: int = 1,
-        num_epochs: int | None = None,
-        keep_best: str | None = None,
-        only_best: bool = False,
         custom: CustomState | None = None,
         facts: Mapping[str, Any] | None = None,
         added_later: tuple[str, ...] = (),
     ) -> None:
-        if keep_best is not None:
-            larger_is_better(keep_best)  # raises where that is not known, rather than after the first epoch
+        if rules.keep_best is not None:
+            larger_is_better(rules.keep_best)  # raises where that is not known, rather than after the first epoch
         self._parts = dict(parts)
+        self._rules = rules
         self._custom = custom
-        self._every = every
-        self._num_epochs = num_epochs
-        self._keep_best = keep_best
-        self._only_best = only_best
         self._best: _Best | None = None
         self._facts = dict(facts or {})
         self._added_later = added_later
@@ -80,29 +88,29 @@ class TrainingState:
 
     def observe(self, record: EpochRecord) -> None:
         """Note whether this epoch is the best so far."""
-        value = metric_value(record, self._keep_best) if self._keep_best else None
-        if self._keep_best is None or value is None or not math.isfinite(value) or record.epoch == 0:
+        value = metric_value(record, self._rules.keep_best) if self._rules.keep_best else None
+        if self._rules.keep_best is None or value is None or not math.isfinite(value) or record.epoch == 0:
             return
-        if is_better(self._keep_best, value, self._best.value if self._best else None):
-            self._best = _Best(self._keep_best, value, record)
+        if is_better(self._rules.keep_best, value, self._best.value if self._best else None):
+            self._best = _Best(self._rules.keep_best, value, record)
 
     def is_due(self, epoch: int) -> bool:
         """Whether to save after this epoch.
 
         The best epoch so far always is; otherwise a kill could leave best.pt with the weights of a lost epoch.
         """
-        if self._every == 0 or epoch == 0:
+        if self._rules.every == 0 or epoch == 0:
             return False
-        if self._only_best:
+        if self._rules.only_best:
             return self._is_best(epoch)
-        return epoch % self._every == 0 or epoch == self._num_epochs or self._is_best(epoch)
+        return epoch % self._rules.every == 0 or epoch == self._rules.num_epochs or self._is_best(epoch)
 
     def _is_best(self, epoch: int) -> bool:
         return self._best is not None and self._best.record.epoch == epoch
 
     def save(self, path: Path, progress: Progress) -> None:
         """Write the state atomically, and then best.pt in the same folder if this epoch is the best."""
-        if not self._only_best:
+        if not self._rules.only_best:
             self._save_all(path, progress)
         self._save_if_best(path, progress)
 
@@ -144,7 +152,7 @@ class TrainingState:
             restore_random_states(before["random"], self._device)
             said = " ".join(f"{type(error).__name__}: {error}".split())  # torch tells the mismatch in its later lines
             raise CheckpointError(path, f"does not fit this run ({said})") from error
-        if best is not None and best.metric == self._keep_best:
+        if best is not None and best.metric == self._rules.keep_best:
             self._best = best
             self._save_if_best(path, progress)  # the run may have been killed between writing the two files
         self._random = state["random"]
@@ -192,4 +200,4 @@ def loop_checkpointer(
         raise UsageError(f"`{given}` must come with a network, got none; pass the network to the same call.")
     custom = None if state is None else CustomState(state, optimizer=optimizer, loader=loader)
     parts = {} if network is None else {"model": network}
-    return TrainingState(parts, keep_best=options.keep_best, only_best=state is None, custom=custom)
+    return TrainingState(parts, CheckpointRules(keep_best=options.keep_best, only_best=state is None), custom=custom)

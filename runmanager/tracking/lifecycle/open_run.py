@@ -30,38 +30,49 @@ class OpenedRun:
     left: str = ""
 
 
+@dataclass(frozen=True)
+class Reuse:
+    """What becomes of a run that is there: a finished one is kept, unless `overwrite` is set.
+
+    With `can_resume` a run that was broken off continues, if it has a checkpoint or does not need one
+    (`needs_checkpoint`), and with `reopens_finished` a finished one too. Any other run is restarted.
+    """
+
+    can_resume: bool
+    overwrite: bool
+    reopens_finished: bool = False
+    needs_checkpoint: bool = True
+
+
 def open_run(
     paths: RunPaths,
     record: RunRecord,
+    reuse: Reuse,
     *,
-    can_resume: bool,
-    overwrite: bool,
     lacks: str = "",
-    reopens_finished: bool = False,
-    needs_checkpoint: bool = True,
     may_hold_files: bool = False,
     observer: HeartbeatObserver | None = None,
 ) -> OpenedRun:
     """Claim the folder for `record`, and write the run's settings; `observer` and `may_hold_files`: see `claim_run`.
 
-    A finished run is kept, unless `overwrite` is set. With `can_resume` a run that was broken off continues, if it has
-    a checkpoint or does not need one (`needs_checkpoint`), and with `reopens_finished` a finished one too. Any other
-    run is restarted, its old files in attempts/, and so is one whose epochs cannot be read. Where the host has not what
-    the run needs, `lacks` says so: it is recorded as skipped, unless another host has run it.
+    A run that is restarted has its old files in attempts/, and one whose epochs cannot be read is. Where the host has
+    not what the run needs, `lacks` says so: it is recorded as skipped, unless another host has run it.
     Raises `RunBusyError` if a living process owns the folder.
     """
     if lacks:
         known = read_record(paths).observed() if paths.record.exists() else None
         if known is not None and known.status not in _LEFT_NOTHING:
             return OpenedRun(RunFolder(paths, known), f"stays {known.status}: {lacks}")
-        record, can_resume, overwrite = skipped_record(record, lacks), False, False
+        record, reuse = skipped_record(record, lacks), Reuse(can_resume=False, overwrite=False)
     folder = claim_run(paths, record, observer=observer, may_hold_files=may_hold_files)
     left = _prepare(
         folder,
         record,
-        is_resumable=can_resume and not overwrite and (paths.checkpoint.exists() or not needs_checkpoint),
-        keeps_finished=not overwrite,
-        reopens_finished=reopens_finished,
+        is_resumable=reuse.can_resume
+        and not reuse.overwrite
+        and (paths.checkpoint.exists() or not reuse.needs_checkpoint),
+        keeps_finished=not reuse.overwrite,
+        reopens_finished=reuse.reopens_finished,
     )
     if not left:
         config = yaml.dump(folder.record.config, Dumper=_DUMPER, sort_keys=False, allow_unicode=True)

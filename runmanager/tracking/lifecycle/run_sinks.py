@@ -65,7 +65,7 @@ class RunSinks:
         self.device = device
         self._sinks = sinks
         self._score_sinks = score_sinks(sinks)
-        self._notes = notes
+        self.notes = notes
         self._begun: list[Sink] = []
         self._waiting: list[Callable[[MediaSink], None]] = []
         self._last_evaluation: tuple[EpochRecord, Evaluation] | None = None
@@ -80,7 +80,7 @@ class RunSinks:
         self.have_begun = True
         start = RunStart(self._folder.record, self._folder.paths, network, self.device, first_batch)
         for sink in self._sinks:
-            self._notes.extend(sink.begin(start))
+            self.notes.extend(sink.begin(start))
             self._begun.append(sink)
         waiting, self._waiting = self._waiting, []
         for show in waiting:
@@ -117,7 +117,7 @@ class RunSinks:
         self.set_last_evaluation(record, details.evaluation)
         shown = without_wall_times(record)
         for sink in self._sinks:
-            self._notes.extend(sink.epoch(shown, details))
+            self.notes.extend(sink.epoch(shown, details))
 
     def set_last_evaluation(self, record: EpochRecord, evaluation: Evaluation | None) -> None:
         """Remember an epoch's evaluation as the last one, if it had one."""
@@ -132,7 +132,7 @@ class RunSinks:
     def finish(self) -> None:
         """Pass the last evaluation to the sinks that use it."""
         if (last := self._last_evaluation) is not None:
-            self._notes.extend([note for sink in self._score_sinks for note in sink.finish(*last)])
+            self.notes.extend([note for sink in self._score_sinks for note in sink.finish(*last)])
 
     def end(self, record: RunRecord) -> None:
         """Notify the sinks that have begun of the run's end."""

@@ -32,6 +32,7 @@ from runmanager.tracking.device.devices import device_in_use, device_of, resolve
 from runmanager.tracking.environment.cell_process import RUN_VARIABLE, is_apart, rank_of_process
 from runmanager.tracking.environment.code_hashes import hash_user_code
 from runmanager.tracking.environment.environment import capture_environment
+from runmanager.tracking.epoch_recorder import RunPlace
 from runmanager.tracking.inactive_run import InactiveRun
 from runmanager.tracking.lifecycle.finalizers import temporary_folder
 from runmanager.tracking.manager import RunManager
@@ -366,14 +367,11 @@ class _Start:
 
     def _active(self, folder: RunFolder, device: torch.device, sinks: list[Sink], *, keeps_place: bool) -> ActiveRun:
         return ActiveRun(
-            folder=folder,
-            device=device,
-            sinks=sinks,
-            options=self._options,
+            RunPlace(folder, device, keeps_place, self._ranks),
+            sinks,
+            self._options,
             in_program=True,
-            keeps_place=keeps_place,
             show=show_line,
-            ranks=self._ranks,
         )
 
 

@@ -193,7 +193,7 @@ class TensorBoardSink:
         if existing is not None:
             self._note_names(read_epochs(start.paths))
             return ()  # resumed: the file has its start already
-        # Without an experiment TensorBoard shows the union of all runs' settings; `sweep_summary` writes one for all.
+        # Without an experiment TensorBoard shows the union of all runs' settings; `logdir.py` writes one for all.
         hparams, text = _settings_summaries(start.record.settings)
         self._writer.summary(hparams)
         self._writer.summary(scalar_layout())

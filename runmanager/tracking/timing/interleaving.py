@@ -117,7 +117,7 @@ class RunClock:
     def __init__(self, timer: PhaseTimer, turns: RunTurns | None) -> None:
         self.earlier_seconds = 0.0
         self.left_out_seconds = 0.0
-        self._timer = timer
+        self.timer = timer
         self._turns = turns
         self._begun_at = time.perf_counter()
 
@@ -137,8 +137,8 @@ class RunClock:
         run_seconds, now = self.seconds(), time.perf_counter()
         return msgspec.structs.replace(
             record,
-            tracking_seconds=(record.tracking_seconds or 0.0) + now - self._timer.ended_at - waited_seconds,
-            wall_seconds=earlier_seconds + now - self._timer.begun_at,
+            tracking_seconds=(record.tracking_seconds or 0.0) + now - self.timer.ended_at - waited_seconds,
+            wall_seconds=earlier_seconds + now - self.timer.begun_at,
             run_seconds=run_seconds,
         )
 

@@ -15,6 +15,7 @@ precision), and the notes on `capturable` in `torch.optim`.
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -113,30 +114,36 @@ class CudaGraphs:
         return graph.replay, result
 
 
-class GraphedSteps:
-    """Runs optimiser steps on `device`, each as `compute_gradients(images, labels)` and `update()`.
+@dataclass(frozen=True)
+class OptimizerStep:
+    """A step: `compute_gradients(images, labels)`, then `update()`; whether its gradients are scaled before that."""
 
-    The update is captured too if `optimizer` is fused and the gradients are not scaled; otherwise it follows
+    compute_gradients: Callable[[Tensor, Tensor], StepResult]
+    update: Callable[[], None]
+    optimizer: torch.optim.Optimizer
+    is_scaled: bool
+
+
+class GraphedSteps:
+    """Runs optimiser steps on `device`.
+
+    The update is captured too if the optimizer is fused and the gradients are not scaled; otherwise it follows
     each replay. The first `num_warmups` full batches run eagerly. If a step cannot be captured, steps stay eager and
     `notify` is called with the reason; if `required`, `ConfigurationError` or the out-of-memory error is raised.
     """
 
     def __init__(
         self,
-        compute_gradients: Callable[[Tensor, Tensor], StepResult],
-        update: Callable[[], None],
-        optimizer: torch.optim.Optimizer,
+        step: OptimizerStep,
         device: GraphDevice,
         *,
         num_warmups: int,
-        is_scaled: bool,
         required: bool,
         notify: Callable[[str], None],
     ) -> None:
-        self._compute_gradients, self._update = compute_gradients, update
-        self._optimizer, self._device = optimizer, device
+        self._step, self._device = step, device
         self._num_warmups_left = max(1, num_warmups)
-        self._captures_update = not is_scaled and all(group.get("fused") for group in optimizer.param_groups)
+        self._captures_update = not step.is_scaled and all(group.get("fused") for group in step.optimizer.param_groups)
         self._required = required
         self._notify = notify
         self._shape: object = None
@@ -156,14 +163,14 @@ class GraphedSteps:
             return self._warm_up_step(images, labels)
         result = self._captured.replay(images, labels)
         if not self._captures_update:
-            self._update()
+            self._step.update()
         return result
 
     def _eager_step(self, images: Tensor, labels: Tensor) -> StepResult:
         if self._captured is not None:
             self._captured.has_stale_gradients = True
-        result = self._compute_gradients(images, labels)
-        self._update()
+        result = self._step.compute_gradients(images, labels)
+        self._step.update()
         return result
 
     def _warm_up_step(self, images: Tensor, labels: Tensor) -> StepResult:
@@ -174,13 +181,13 @@ class GraphedSteps:
         waits: list[str] = []
         with self._device.side_stream():
             with self._device.record_waits() as gradient_waits:
-                result = self._compute_gradients(images, labels)
+                result = self._step.compute_gradients(images, labels)
             if self._captures_update:
                 with self._device.record_waits() as update_waits:
-                    self._update()
+                    self._step.update()
                 waits += update_waits
             else:
-                self._update()
+                self._step.update()
         waits += gradient_waits
         if waits:
             self._disable(f"the host waits for the device in it ({waits[0].splitlines()[0]})", None)
@@ -189,12 +196,12 @@ class GraphedSteps:
         return result
 
     def _capture(self, images: Tensor, labels: Tensor) -> None:
-        captured = _Captured(self._optimizer, images, labels)
+        captured = _Captured(self._step.optimizer, images, labels)
 
         def work() -> StepResult:
-            result = self._compute_gradients(captured.images, captured.labels)
+            result = self._step.compute_gradients(captured.images, captured.labels)
             if self._captures_update:
-                self._update()
+                self._step.update()
             return result
 
         try:
@@ -203,7 +210,7 @@ class GraphedSteps:
         except Exception as error:  # a model may raise anything while it is captured
             if self._required and is_out_of_memory(error):
                 raise
-            self._optimizer.zero_grad()
+            self._step.optimizer.zero_grad()
             self._disable((str(error).strip().splitlines() or [type(error).__name__])[0], error)
             return
         self._captured = captured

@@ -12,7 +12,7 @@ from runmanager.training.criteria import Loss
 from runmanager.training.options.job import OutOfMemory, Precision, TrainingOptions
 from runmanager.training.step.amp import CountingScaler, autocast, precision_faults, scaler_for, weight_faults
 from runmanager.training.step.automatic_step import resolved_channels_last, resolved_micro_batch
-from runmanager.training.step.cuda_graphs import GraphDevice, GraphedSteps
+from runmanager.training.step.cuda_graphs import GraphDevice, GraphedSteps, OptimizerStep
 from runmanager.training.step.micro_batches import MicroBatches, Share, piece_faults
 from runmanager.validation import fault
 
@@ -249,12 +249,9 @@ class Stepper:
         """Capture a step once, after `num_warmups` others, and replay it from then on; see `GraphedSteps`."""
         assert self._optimizer is not None
         self._graphed = GraphedSteps(
-            self.compute_gradients,
-            self._update,
-            self._optimizer,
+            OptimizerStep(self.compute_gradients, self._update, self._optimizer, is_scaled=self._scaler is not None),
             device,
             num_warmups=num_warmups,
-            is_scaled=self._scaler is not None,
             required=required,
             notify=notify,
         )

@@ -96,13 +96,10 @@ class ApplicationSweeper(Sweeper):
             grid_size = 1 if request.search else read_override_grid(loader, words, rules).num_cells
             launcher.engine.get_ready(num_jobs=grid_size)
         # Most of the driver is imported here: while the server, which the first cell waits for, imports what it needs.
-        from runmanager.app.programs.application.sweep_application import sweep_application
+        from runmanager.app.programs.application.sweep_application import AskedSweep, sweep_application
 
         return sweep_application(
-            self._request,
-            key=self._key,
-            heartbeat_timeout=self._heartbeat_timeout,
-            race=self._race,
+            AskedSweep(self._request, self._key, self._heartbeat_timeout, self._race),
             loader=loader,
             master=self._master,
             words=words,

@@ -5,7 +5,7 @@ Imported while the server of the cells' processes starts: it needs most of what 
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -27,12 +27,22 @@ from runmanager.records.run.metric_names import parse_better
 from runmanager.tracking.environment.environment import environment_for_children
 
 
+@dataclass(frozen=True)
+class AskedSweep:
+    """What a user has asked of a sweep; `key` is how they name an option.
+
+    `heartbeat_timeout` is in seconds; with a `race`, it is as `runmanager tune` asks for it.
+    """
+
+    request: SweepRequest
+    key: Callable[[str], str]
+    heartbeat_timeout: float
+    race: Mapping[str, Any] | None
+
+
 def sweep_application(
-    request: SweepRequest,
+    asked: AskedSweep,
     *,
-    key: Callable[[str], str],
-    heartbeat_timeout: float,
-    race: Mapping[str, Any] | None,
     loader: CellLoader,
     master: DictConfig,
     words: Sequence[str],
@@ -40,11 +50,12 @@ def sweep_application(
     task: TaskFunction,
     launcher: CellLauncher,
 ) -> Any:
-    """Run the grid of the overrides `words` by `launcher`; with a `race`, as `runmanager tune` asks for it.
+    """Run the grid of the overrides `words` by `launcher`, or the race that was asked for.
 
-    `key` is how the user names an option. `task` is the application's, or the supervised one that another launcher
+    `task` is the application's, or the supervised one that another launcher
     calls. Raises `ConfigurationError` with every fault before anything runs.
     """
+    request, key, race = asked.request, asked.key, asked.race
     if faults := request_faults(request, key, needs_direction=False):
         raise ConfigurationError(faults)
     if race is not None:  # every cell is a value that races
@@ -55,14 +66,14 @@ def sweep_application(
     options = driver_options(
         request,
         search=search,
-        heartbeat_timeout=heartbeat_timeout,
+        heartbeat_timeout=asked.heartbeat_timeout,
         key=key,
         named=lambda command, name: (*command, f"{setting_of('name')}={name}"),
     )
     storage = storage_of(request, key)
     with environment_for_children(list(sys.argv)):
         supervised = task if isinstance(task, SupervisedTask) else SupervisedTask(task)
-        application = _application_options(request, heartbeat_timeout, rules)
+        application = _application_options(request, asked.heartbeat_timeout, rules)
         program = HydraApplication(loader, master, words, supervised, storage, application)
         if race is None:
             return SweepDriver(program, launcher, options).run()

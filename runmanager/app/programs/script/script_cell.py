@@ -167,7 +167,7 @@ def _run(folder: RunFolder, call: ScriptCall) -> ProgramEnd:
         printed=printed.metrics(), unasked=printed.unasked(), notes=[*printed.notes(), *_lost_output(end)]
     )
     # A script that does not report itself may have used a GPU, and ranks are not the process that was started.
-    memory = None if find_gpus() or is_ranked else end.peak_memory_bytes
+    memory = None if find_gpus() or is_ranked else end.peak_resident_bytes
     outcome = ended if rank else _best_known(ended, printed, folder)  # rank 0 tells only what came of it
     return ProgramEnd(outcome=outcome, traceback=traceback, metrics=found, child=end.process, child_memory_bytes=memory)
 

@@ -70,12 +70,12 @@ class ScriptEnd:
     """How a script ended: its exit status, negative for a signal, and the end of what it wrote to standard error.
 
     `lost_output` is the error since which run.log lacks its output, `process` the number of its process.
-    `peak_memory_bytes` is the largest resident memory of its process that was seen; None if it ended too soon.
+    `peak_resident_bytes` is the largest resident memory of its process that was seen; None if it ended too soon.
     """
 
     status: int
     errors: str
-    peak_memory_bytes: int | None = None
+    peak_resident_bytes: int | None = None
     lost_output: OSError | None = None
     process: int = 0
 
@@ -137,17 +137,17 @@ def run_script(
 
         def look() -> None:
             nonlocal peak
-            peak = max(peak, _peak_memory_bytes(process))
+            peak = max(peak, _peak_resident_bytes(process))
             meanwhile()
 
         with process, handle_signals([signal.SIGTERM], stop):
             copier.copy(process, look)
             status = process.wait()
     errors = copier.tail.decode("utf-8", errors="replace")
-    return ScriptEnd(status, errors, peak_memory_bytes=peak or None, lost_output=copier.lost, process=process.pid)
+    return ScriptEnd(status, errors, peak_resident_bytes=peak or None, lost_output=copier.lost, process=process.pid)
 
 
-def _peak_memory_bytes(process: subprocess.Popen[bytes]) -> int:
+def _peak_resident_bytes(process: subprocess.Popen[bytes]) -> int:
     """Return the peak so far, 0 if it is gone.
 
     `getrusage` would count the memory of this process, from which the script was forked.
