@@ -81,7 +81,7 @@ def test_the_documents_name_tests_and_parts_that_exist() -> None:
         assert all(f"\npart {name} " in SCRIPT.read_text() for name in re.findall("`(.*?)`", parts)), parts
     for _, _, tests, *_ in shown[2:]:
         path, *names = re.findall("`(.*?)`", tests)
-        assert names and all(f"def {name}(" in (ROOT / "tests" / path).read_text() for name in names), tests
+        assert names and all(f"def {name}(" in (ROOT / path).read_text() for name in names), tests
     assert len(questions) > 10 and len(shown) > 10
 
 
