@@ -11,7 +11,7 @@ import torch
 
 from runmanager.errors import UsageError
 from runmanager.tracking.device.transfer import Packed
-from runmanager.tracking.epoch import Epoch
+from runmanager.tracking.epoch import Epoch, EpochContext
 from runmanager.tracking.timing.phases import TimingNotes
 from runmanager.tracking.timing.timer import PhaseTimer
 
@@ -25,10 +25,13 @@ def clock() -> Timeline:
     return Timeline()
 
 
-def begin(clock: Timeline, number: int = 1, **options: object) -> Epoch:
+def begin(
+    clock: Timeline, number: int = 1, *, steps_before: int = 0, is_all_training: bool = False, **shared: Any
+) -> Epoch:
     timer = PhaseTimer(clock)
     timer.start()
-    return Epoch(number, timer=timer, device=CPU, **options)  # type: ignore[arg-type]
+    context = EpochContext(timer, CPU, **shared)
+    return Epoch(number, context, steps_before=steps_before, is_all_training=is_all_training)
 
 
 def slow(clock: Timeline, seconds: float, count: int = 2) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -176,7 +179,7 @@ def test_an_evaluation_within_a_step_is_not_training(clock: Timeline, evaluate: 
     timer = PhaseTimer(clock)
     for number in (1, 2):
         timer.start()
-        epoch = Epoch(number, timer=timer, device=CPU)
+        epoch = Epoch(number, EpochContext(timer=timer, device=CPU))
         for step, _ in enumerate(epoch.batches(slow(clock, 0.5, count=4))):
             clock.now += 2.0
             epoch.track(LOSS, samples=4)
@@ -193,7 +196,7 @@ def test_an_evaluation_within_a_step_is_not_training(clock: Timeline, evaluate: 
 def test_marked_time_is_in_its_phase(clock: Timeline) -> None:
     timer = PhaseTimer(clock)
     timer.start()
-    epoch = Epoch(1, timer=timer, device=CPU)
+    epoch = Epoch(1, EpochContext(timer=timer, device=CPU))
     for _ in range(2):
         for phase, seconds in (("data", 0.5), ("transfer", 0.25), ("compute", 2.0), ("tracking", 0.125)):
             with epoch.phase(phase):
@@ -248,7 +251,7 @@ def test_a_left_loop_that_is_still_referenced_ends_with_its_last_tracked_step(cl
     held = []
     for number in (1, 2):
         timer.start()
-        epoch = Epoch(number, timer=timer, device=CPU)
+        epoch = Epoch(number, EpochContext(timer=timer, device=CPU))
         held.append(epoch.batches(slow(clock, 0.5, count=4)))  # as a progress bar does
         for step, _ in enumerate(held[-1]):
             clock.now += 2.0
@@ -423,7 +426,7 @@ def test_a_first_batch_is_shown_once_and_its_time_is_tracking(clock: Timeline, h
 def test_batches_are_moved_to_the_runs_device(clock: Timeline) -> None:
     timer = PhaseTimer(clock)
     timer.start()
-    epoch = Epoch(1, timer=timer, device=torch.device("meta"))
+    epoch = Epoch(1, EpochContext(timer=timer, device=torch.device("meta")))
     assert all(images.is_meta and labels.is_meta for images, labels in epoch.batches(slow(clock, 1.0)))
     assert all(images.is_meta for images, _ in epoch.eval_batches(slow(clock, 1.0)))
 

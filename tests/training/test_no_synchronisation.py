@@ -108,7 +108,7 @@ def test_marking_phases_waits_for_nothing(epoch: Epoch, clock: CountingClock) ->
 def test_tracking_predictions_of_any_task_waits_for_nothing(
     shape: tuple[int, int], task: Any, class_dim: int | None, ignore_index: int
 ) -> None:
-    epoch = Epoch(1, timer=PhaseTimer(CountingClock()), device=META, keep_scores=True)
+    epoch = Epoch(1, EpochContext(timer=PhaseTimer(CountingClock()), device=META, keep_scores=True))
     classes = {1: (shape[0], 3, shape[1]), -1: (*shape, 3), None: shape}[class_dim]
     loss, preds = torch.zeros((), device=META), torch.zeros(classes, device=META)
     labels = torch.zeros(shape, dtype=torch.int64, device=META)
@@ -120,7 +120,7 @@ def test_tracking_predictions_of_any_task_waits_for_nothing(
 
 def test_metrics_units_and_logged_values_wait_for_nothing() -> None:
     """Not even where the program reuses one tensor, or logs with a graph attached, more often than a buffer holds."""
-    epoch = Epoch(1, timer=PhaseTimer(CountingClock()), device=META)
+    epoch = Epoch(1, EpochContext(timer=PhaseTimer(CountingClock()), device=META))
     total = torch.zeros((), device=META)
     for images, labels in batches(300):
         images, labels = images.to(META).requires_grad_(), labels.to(META)
@@ -147,7 +147,7 @@ def test_a_step_that_waits_would_be_detected(epoch: Epoch, network: nn.Module, r
 def test_only_the_epochs_end_waits(clock: CountingClock) -> None:
     timer = PhaseTimer(clock)
     timer.start()
-    epoch = Epoch(1, timer=timer, device=torch.device("cpu"))
+    epoch = Epoch(1, EpochContext(timer=timer, device=torch.device("cpu")))
     network = nn.Sequential(nn.Linear(4, 3))
     train_epoch(stepper(network), epoch.batches(batches(5)), track=epoch.track)
     assert clock.waits == 1

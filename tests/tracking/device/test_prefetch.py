@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from runmanager.tracking.device.transfer import Packed, PendingBatch, SideStream, prefetch
-from runmanager.tracking.epoch import Epoch
+from runmanager.tracking.epoch import Epoch, EpochContext
 from runmanager.tracking.timing.timer import PhaseTimer
 
 from ..conftest import Timeline
@@ -158,7 +158,7 @@ def test_waiting_for_a_prefetched_batch_is_transfer() -> None:
     copier = SlowCopier()
     timer = PhaseTimer(copier)
     timer.start()
-    epoch = Epoch(1, timer=timer, device=HOST)
+    epoch = Epoch(1, EpochContext(timer=timer, device=HOST))
     for images, labels in epoch.batches(prefetch(batches(3), copier)):
         copier.now += 0.25
         epoch.track(images.sum().float(), samples=len(labels))
@@ -179,7 +179,7 @@ def test_packed_tensors_are_unpacked_on_the_device(device: Device) -> None:
     (images, labels) = batches(1)[0]
     timer = PhaseTimer(SlowCopier())
     timer.start()
-    epoch = Epoch(1, timer=timer, device=HOST)
+    epoch = Epoch(1, EpochContext(timer=timer, device=HOST))
     loader = prefetch([(Packed(images, unpack), labels)], device.copier)
     taken = epoch.batches(loader)
     arrived, _ = next(taken)

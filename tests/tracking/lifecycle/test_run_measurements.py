@@ -19,7 +19,7 @@ from runmanager.records.run.run_record import DeviceReadings, Environment, Epoch
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun
 from runmanager.tracking.environment.environment import capture_environment
-from runmanager.tracking.epoch import Epoch
+from runmanager.tracking.epoch import Epoch, EpochContext
 from runmanager.tracking.introspect.step_cost import count_step_cost
 from runmanager.tracking.lifecycle import run_measurements
 from runmanager.tracking.lifecycle.run_measurements import RunMeasurements, precision_of
@@ -227,7 +227,7 @@ def test_a_gpus_meters_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         assert isinstance(found, DeviceReadings)
         joules.append(found.joules)
         assert (found.utilization, found.clock_hertz, found.throttled_share, found.others_share) == (0.5, 1.5e9, 1, 0)
-        epoch = Epoch(number, timer=None, device=CPU)  # type: ignore[arg-type]  # its times are not used
+        epoch = Epoch(number, EpochContext(timer=None, device=CPU))  # type: ignore[arg-type]  # its times are not used
         measurements.epoch_ends(epoch, num_steps=10)
         if number == 3:
             in_use.append(torch.device("cuda", 1))
@@ -262,7 +262,7 @@ def test_a_resumed_run_keeps_the_measurements_of_its_first_attempt(network: nn.M
     record = RunRecord(name="a", signature="b", status=Status.RUNNING, config={}, measurements=measured)
     measurements = RunMeasurements(CPU)
     measurements.begin(network, record)
-    epoch = Epoch(3, timer=None, device=CPU)  # type: ignore[arg-type]  # its times are not used
+    epoch = Epoch(3, EpochContext(timer=None, device=CPU))  # type: ignore[arg-type]  # its times are not used
     measurements.epoch_begins()
     measurements.epoch_ends(epoch, num_steps=9)
     found = measurements.measurements()
@@ -290,7 +290,7 @@ def test_compilation_of_an_earlier_attempt_is_not_added_up(network: nn.Module) -
     measurements = RunMeasurements(CPU)
     measurements.begin(network, record)
     for number in (1, 2):
-        epoch = Epoch(number, timer=None, device=CPU)  # type: ignore[arg-type]  # its times are not used
+        epoch = Epoch(number, EpochContext(timer=None, device=CPU))  # type: ignore[arg-type]  # its times are not used
         torch._dynamo.reset()
         torch.compile(lambda values: values + 1, backend="eager")(torch.ones(number))
         measurements.epoch_ends(epoch, num_steps=1)
