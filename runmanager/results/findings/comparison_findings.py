@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from runmanager.results.compare.caveats import CONTENDED, mentions_hidden_costs
+from runmanager.results.compare.comparison_side import NO_RUN, SWEEP_AXIS
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable, rows_by_sides
 from runmanager.results.compare.overall_effect import OverallEffect, overall_effect
 from runmanager.results.compare.verdict import BEHIND, DIFFERENT, NO_DIFFERENCE, NOT_MEASURED, VERDICTS
@@ -86,6 +87,8 @@ def _num_measured(of_sides: Mapping[Any, Rows]) -> int:
 def _answer(rows: Rows, candidate: str, baseline: str, comparison: ComparisonTable, num_answers: int) -> str:
     measured = [row for row in rows if row["verdict"] != NOT_MEASURED]
     if not measured:
+        if text := _nothing_in_common(rows, candidate, baseline, comparison):
+            return text
         # Contention is not a cause: it does not prevent a comparison.
         causes = Counter(without_contention(row["reason"]) for row in rows)
         reasons = _causes(causes)
@@ -98,6 +101,26 @@ def _answer(rows: Rows, candidate: str, baseline: str, comparison: ComparisonTab
     else:
         text = _range(found, measured, candidate, baseline)
     return f"{text}.{_verdict_counts(measured)}{caution_text(measured)}"
+
+
+def _nothing_in_common(rows: Rows, candidate: str, baseline: str, comparison: ComparisonTable) -> str:
+    """Say of two sweeps without a cell of equal settings which settings differ throughout; empty for any others."""
+    alone = [[row for row in rows if f"{other}: {NO_RUN}" in (row["reason"] or "")] for other in (baseline, candidate)]
+    if not all(alone) or sum(map(len, alone)) < len(rows) or rows[0]["axis"] != SWEEP_AXIS:
+        return ""
+    names = [side.removeprefix(f"{SWEEP_AXIS}=") for side in (candidate, baseline)]
+    differing = []
+    for setting in comparison.settings:
+        ours, theirs = ([format_value(row[setting]) for row in some] for some in alone)
+        if not set(ours) & set(theirs):
+            values = (
+                f"{', '.join(dict.fromkeys(some))} ({name})" for some, name in zip((ours, theirs), names, strict=True)
+            )
+            differing.append(f" {setting_name(setting)} differs: {', '.join(values)}.")
+    more = len(differing) - _MAX_CAUSES
+    others = f" So do {pluralize(more, 'other setting')}." if more > 0 else ""
+    start = f"Nothing to compare: no run of {names[0]} has the settings of a run of {names[1]}."
+    return f"{start}{''.join(differing[:_MAX_CAUSES])}{others}"
 
 
 def _agreement(found: OverallEffect, rows: Rows, candidate: str, baseline: str, location: str) -> str:
