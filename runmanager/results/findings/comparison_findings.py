@@ -20,14 +20,28 @@ _MAX_CANDIDATES = 5
 
 
 def comparison_answers(rows: Rows, comparison: ComparisonTable) -> tuple[list[str], list[str]]:
-    """Return one answer for each candidate, in the order of the rows: first the measured ones, then the others."""
-    found, missing = list[str](), list[str]()
+    """Return one answer for each candidate, in the order of the rows: first the measured ones, then the others.
+
+    Of many others, as the values of a search, there is one line for all with the same baseline.
+    """
+    found, missing = list[str](), dict[str, dict[str, str]]()
     of_sides = rows_by_sides(rows)
     num_answers = _num_measured(of_sides)
     for sides, pairs in of_sides.items():
-        is_measured = any(row["verdict"] != NOT_MEASURED for row in pairs)
-        (found if is_measured else missing).append(_answer(pairs, *sides, comparison, num_answers))
-    return found, missing
+        answer = _answer(pairs, *sides, comparison, num_answers)
+        if any(row["verdict"] != NOT_MEASURED for row in pairs):
+            found.append(answer)
+        else:
+            candidate, baseline = sides
+            missing.setdefault(baseline, {})[candidate] = answer
+    return found, [line for baseline, answers in missing.items() for line in _in_one_line(baseline, answers)]
+
+
+def _in_one_line(baseline: str, answers: Mapping[str, str]) -> list[str]:
+    """The answers of candidates that are not measured, or one for all if they are more than a few."""
+    if len(answers) <= _MAX_CAUSES:
+        return list(answers.values())
+    return [f"{_named(list(answers))} could not be compared with {baseline}; `compare --all` shows why."]
 
 
 def stand_in_answer(rows: Rows, comparison: ComparisonTable) -> list[str]:
@@ -66,10 +80,13 @@ def _other_candidates(pairs_of: Mapping[str, Rows], shown: str) -> str:
 
 
 def _named_as(verdict: str, names: Sequence[str], shown: str) -> str:
-    more = len(names) - _MAX_CANDIDATES
-    others = f", and {more} more" if more > 0 else ""
     word = f"Also {verdict}" if verdict == shown else verdict.capitalize()
-    return f"{word}: {', '.join(names[:_MAX_CANDIDATES])}{others}"
+    return f"{word}: {_named(names)}"
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - _MAX_CANDIDATES
+    return ", ".join(names[:_MAX_CANDIDATES]) + (f", and {more} more" if more > 0 else "")
 
 
 def _open_answer(measured: Rows, what: str, axis: str, command: str) -> str:
