@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SIZES = (4, 10, 20)
 RUNS = tuple(f"batch_size={size}" for size in SIZES)
 SWEEP = f"sweep of {len(SIZES)} runs"
+FIRST_TAB = "#custom_scalars"
 LIMIT_SECONDS = 60.0
 
 expect.set_options(timeout=LIMIT_SECONDS * 1000)
@@ -72,14 +73,14 @@ def address(chromium: object, sweep: Path) -> Iterator[str]:
     end.start()
     try:
         assert process.stdout is not None
-        found = re.search(r"http://localhost:\d+/", process.stdout.readline())
-        assert found is not None
+        found = re.search(r"(http://localhost:\d+/)(\S*)", process.stdout.readline())
+        assert found is not None and found[2] == FIRST_TAB
         until = time.monotonic() + 2 * LIMIT_SECONDS
-        while not is_loaded(found[0]):
+        while not is_loaded(found[1]):
             assert time.monotonic() < until
             time.sleep(0.1)
         end.cancel()
-        yield found[0]
+        yield found[1]
     finally:
         end.cancel()
         process.terminate()  # it deletes its temporary folder
@@ -136,6 +137,13 @@ def test_each_tab_shows_the_runs(address: str, visit: OpenPage) -> None:
         expect(charts.get_by_text(title, exact=True).first).to_be_visible()
     expect(charts.get_by_text(f"Matches ({2 * len(RUNS)})")).to_have_count(3)  # training and validation of each run
     assert not [error for error in visited.errors if "Three.js" not in error and "deprecated" not in error]
+
+
+def test_the_printed_address_shows_training_beside_validation_first(address: str, visit: OpenPage) -> None:
+    charts = visit(f"{address}{FIRST_TAB}").page.locator("tf-custom-scalar-dashboard")
+    expect(charts.locator("vz-line-chart2").nth(1)).to_be_visible()
+    for title in ("loss", "accuracy"):
+        expect(charts.get_by_text(title, exact=True).first).to_be_in_viewport()
 
 
 def test_hparams_sorts_by_number_and_draws_its_columns(address: str, visit: OpenPage) -> None:

@@ -60,7 +60,8 @@ def _serve(paths: SweepPaths, folder: Path, *, host: str, port: int | None) -> N
         sweep.declare()
         with data_server(runs.root, folder, reload_seconds=_REFRESH_SECONDS) as data:
             bound = _launch(board, runs.root, data.address(), title=paths.name, host=host, port=port)
-            print_text(f"TensorBoard of {paths.root}: {base_address(host, bound)} (Ctrl-C ends it)\n")
+            first_page = f"{base_address(host, bound)}{sweep.first_tab}"
+            print_text(f"TensorBoard of {paths.root}: {first_page} (Ctrl-C ends it)\n")
             if line := forwarding_line(bound, host):
                 print_text(f"{line}\n")
             faults: set[str] = set()

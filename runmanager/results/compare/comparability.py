@@ -141,7 +141,7 @@ def _disagreements(sides: Sequence[Side]) -> list[str]:
 
 def compared_environments(sides: Sequence[Side]) -> list[str]:
     """Name what is compared where the sides are sweeps: commit, versions, host and device, as far as they differ."""
-    if not all(side.is_sweep for side in sides):
+    if not all(side.is_sweep and side.cells for side in sides):
         return []
     runs = [run.record.environment for side in sides for run in side.started]
     found = differences(sides, _COMPARED, libraries=True, runs_of=lambda side: side.started)

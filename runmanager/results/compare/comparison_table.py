@@ -29,6 +29,10 @@ _SINGLE_PRECISION = 3e-8  # the error of rounding a number below 1 to single pre
 _MIN_SAMPLES = 10  # a smaller denominator, as of two runs at 0.5, does not show how many samples were evaluated
 
 
+NO_RUN = "no run with these settings"
+SWEEP_AXIS = "sweep"  # of two sweeps that are compared
+
+
 @dataclass(frozen=True)
 class Side:
     """The cells with one value of the compared axis. Only finished runs are measured.
@@ -95,7 +99,7 @@ class Side:
     def state(self) -> str:
         """The states of the cells: `skipped (device_unavailable)`, or `2 failed (exception), 1 finished`."""
         if not self.cells:
-            return "no run with these settings"
+            return NO_RUN
         states = Counter(map(_state, self.cells))
         if len(states) == 1:
             return next(iter(states))

@@ -5,7 +5,13 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from runmanager.results.compare.caveats import CONTENDED, mentions_hidden_costs
-from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable, rows_by_sides
+from runmanager.results.compare.comparison_table import (
+    NO_RUN,
+    SWEEP_AXIS,
+    ComparisonRow,
+    ComparisonTable,
+    rows_by_sides,
+)
 from runmanager.results.compare.overall_effect import OverallEffect, overall_effect
 from runmanager.results.compare.verdict import BEHIND, DIFFERENT, NO_DIFFERENCE, NOT_MEASURED, VERDICTS
 from runmanager.results.metrics.metric import THROUGHPUT
@@ -19,14 +25,28 @@ _MAX_CANDIDATES = 5
 
 
 def comparison_answers(rows: Rows, comparison: ComparisonTable) -> tuple[list[str], list[str]]:
-    """Return one answer for each candidate, in the order of the rows: first the measured ones, then the others."""
-    found, missing = list[str](), list[str]()
+    """Return one answer for each candidate, in the order of the rows: first the measured ones, then the others.
+
+    Of many others, as the values of a search, there is one line for all with the same baseline.
+    """
+    found, missing = list[str](), dict[str, dict[str, str]]()
     of_sides = rows_by_sides(rows)
     num_answers = _num_measured(of_sides)
     for sides, pairs in of_sides.items():
-        is_measured = any(row["verdict"] != NOT_MEASURED for row in pairs)
-        (found if is_measured else missing).append(_answer(pairs, *sides, comparison, num_answers))
-    return found, missing
+        answer = _answer(pairs, *sides, comparison, num_answers)
+        if any(row["verdict"] != NOT_MEASURED for row in pairs):
+            found.append(answer)
+        else:
+            candidate, baseline = sides
+            missing.setdefault(baseline, {})[candidate] = answer
+    return found, [line for baseline, answers in missing.items() for line in _in_one_line(baseline, answers)]
+
+
+def _in_one_line(baseline: str, answers: Mapping[str, str]) -> list[str]:
+    """The answers of candidates that are not measured, or one for all if they are more than a few."""
+    if len(answers) <= _MAX_CAUSES:
+        return list(answers.values())
+    return [f"{_named(list(answers))} could not be compared with {baseline}; `compare --all` shows why."]
 
 
 def stand_in_answer(rows: Rows, comparison: ComparisonTable) -> list[str]:
@@ -65,10 +85,13 @@ def _other_candidates(pairs_of: Mapping[str, Rows], shown: str) -> str:
 
 
 def _named_as(verdict: str, names: Sequence[str], shown: str) -> str:
-    more = len(names) - _MAX_CANDIDATES
-    others = f", and {more} more" if more > 0 else ""
     word = f"Also {verdict}" if verdict == shown else verdict.capitalize()
-    return f"{word}: {', '.join(names[:_MAX_CANDIDATES])}{others}"
+    return f"{word}: {_named(names)}"
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - _MAX_CANDIDATES
+    return ", ".join(names[:_MAX_CANDIDATES]) + (f", and {more} more" if more > 0 else "")
 
 
 def _open_answer(measured: Rows, what: str, axis: str, command: str) -> str:
@@ -86,6 +109,8 @@ def _num_measured(of_sides: Mapping[Any, Rows]) -> int:
 def _answer(rows: Rows, candidate: str, baseline: str, comparison: ComparisonTable, num_answers: int) -> str:
     measured = [row for row in rows if row["verdict"] != NOT_MEASURED]
     if not measured:
+        if text := _nothing_in_common(rows, candidate, baseline, comparison):
+            return text
         # Contention is not a cause: it does not prevent a comparison.
         causes = Counter(without_contention(row["reason"]) for row in rows)
         reasons = _causes(causes)
@@ -98,6 +123,26 @@ def _answer(rows: Rows, candidate: str, baseline: str, comparison: ComparisonTab
     else:
         text = _range(found, measured, candidate, baseline)
     return f"{text}.{_verdict_counts(measured)}{caution_text(measured)}"
+
+
+def _nothing_in_common(rows: Rows, candidate: str, baseline: str, comparison: ComparisonTable) -> str:
+    """Say of two sweeps without a cell of equal settings which settings differ throughout; empty for any others."""
+    alone = [[row for row in rows if f"{other}: {NO_RUN}" in (row["reason"] or "")] for other in (baseline, candidate)]
+    if not all(alone) or sum(map(len, alone)) < len(rows) or rows[0]["axis"] != SWEEP_AXIS:
+        return ""
+    names = [side.removeprefix(f"{SWEEP_AXIS}=") for side in (candidate, baseline)]
+    differing = []
+    for setting in comparison.settings:
+        ours, theirs = ([format_value(row[setting]) for row in some] for some in alone)
+        if not set(ours) & set(theirs):
+            values = (
+                f"{', '.join(dict.fromkeys(some))} ({name})" for some, name in zip((ours, theirs), names, strict=True)
+            )
+            differing.append(f" {setting_name(setting)} differs: {', '.join(values)}.")
+    more = len(differing) - _MAX_CAUSES
+    others = f" So do {pluralize(more, 'other setting')}." if more > 0 else ""
+    start = f"Nothing to compare: no run of {names[0]} has the settings of a run of {names[1]}."
+    return f"{start}{''.join(differing[:_MAX_CAUSES])}{others}"
 
 
 def _agreement(found: OverallEffect, rows: Rows, candidate: str, baseline: str, location: str) -> str:

@@ -1,6 +1,6 @@
 """The matched pairs of two sweeps: cells of equal settings, one sweep the baseline and the other the candidate."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.cell_pairing import Axis, Pair, pair_cells
 from runmanager.results.compare.comparison import compare_matches
-from runmanager.results.compare.comparison_table import CompareOptions, ComparisonTable, Side, label_of
+from runmanager.results.compare.comparison_table import SWEEP_AXIS, CompareOptions, ComparisonTable, Side, label_of
 from runmanager.results.compare.matched_pairs import Match, Matches, of_batch_sizes
 from runmanager.results.load.cells import Cell, Cells, gather_cells, independent_settings
 from runmanager.results.load.loader import read_results
@@ -20,7 +20,7 @@ from runmanager.results.metrics.metric import Metric
 from runmanager.results.metrics.metric_lookup import find_metric
 from runmanager.text import format_value, pluralize
 
-_SWEEP_AXIS = "sweep"
+_MAX_NAMED = 5
 _ABSENT = object()
 
 
@@ -88,7 +88,7 @@ class TwoSweeps:
         axes = {name for each in gathered for name in each.axes}
         devices = {each.default_device for each in gathered}
         value_at = [at for at, each in enumerate(gathered) for _ in each.cells]
-        axis = Axis(_SWEEP_AXIS, frozenset(), self.names, value_at)
+        axis = Axis(SWEEP_AXIS, frozenset(), self.names, value_at)
         device = devices.pop() if len(devices) == 1 else None
         seeds = list(dict.fromkeys(name for each in gathered for name in each.seeds))
         return Cells(cells, {}, varying, device, choices=choices, axes=axes, seeds=seeds), axis
@@ -114,12 +114,19 @@ class TwoSweeps:
         ]
         notes = []
         if found := self._of_one_sweep(gathered):
-            count = pluralize(len(found), "setting")
-            notes.append(f"{count} that only one of the sweeps knows are not matched: {', '.join(found.values())}.")
+            knows = "that only one of the sweeps knows"
+            count = pluralize(len(found), f"setting {knows} is", f"settings {knows} are")
+            notes.append(f"{count} not matched: {_first_of(found.values())}.")
         if changed := _of_other_defaults(gathered, self.names):
-            count = pluralize(len(changed), "setting")
-            notes.append(f"{count} whose default has changed are not matched: {', '.join(changed.values())}.")
+            has_changed = "whose default has changed"
+            count = pluralize(len(changed), f"setting {has_changed} is", f"settings {has_changed} are")
+            notes.append(f"{count} not matched: {_first_of(changed.values())}.")
         return notes
+
+
+def _first_of(texts: Collection[str]) -> str:
+    named = list(texts)[:_MAX_NAMED]
+    return ", ".join([*named, f"and {len(texts) - len(named)} more"] if len(texts) > len(named) else named)
 
 
 def _of_other_defaults(gathered: Sequence[Cells], names: Sequence[str]) -> dict[str, str]:

@@ -159,10 +159,13 @@ def without_skipped_cells(table: Table, shown_by: str = ALL_SHOWS) -> Table:
     return dataclasses.replace(table, rows=others, notes=(note, *table.notes))
 
 
+_MAX_NOTES = 2
+
+
 def without_unmeasured_sides(table: ComparisonTable, shown_by: str = ALL_SHOWS) -> ComparisonTable:
     """Return a comparison without the pairs of two sides that none of them measures, and those without any value.
 
-    A note says which they are. Why none is measured is an answer of the comparison.
+    A note says which they are, or how many of more than a few. Why none is measured is an answer of the comparison.
     """
     notes, left_out = list[str](), set[int]()
     for (candidate, baseline), rows in rows_by_sides(table.rows).items():
@@ -172,6 +175,8 @@ def without_unmeasured_sides(table: ComparisonTable, shown_by: str = ALL_SHOWS) 
             left_out.update(map(id, omitted))
             which = pluralize(len(omitted), "pair {}is", "pairs {}are").format(f"of {candidate} and {baseline} ")
             notes.append(f"{which} not measured; {shown_by} {'it' if len(omitted) == 1 else 'them'}.")
+    if len(notes) > _MAX_NOTES:
+        notes = [f"{len(left_out)} pairs are not measured; {shown_by} them."]
     kept = [row for row in table.rows if id(row) not in left_out]
     return dataclasses.replace(table, rows=kept, notes=(*notes, *table.notes))
 

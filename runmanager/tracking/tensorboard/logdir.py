@@ -251,6 +251,16 @@ class SweepSummaryWriter:
             num_cells = len(self._runs.cells)
             self._replace(_name(num_cells, num_cells), [experiment_summary(self._runs.cells, metrics)])
 
+    @property
+    def first_tab(self) -> str:
+        """The part of the page's address that opens it at the losses and accuracies, training beside validation.
+
+        TensorBoard would begin with the images of the sweep, as it sorts by name. A program that logs itself has tags
+        that these charts do not know.
+        """
+        first = next(_readable_runs(self._sweep), None)
+        return "" if first is None or first.record.origins else "#custom_scalars"
+
     def refresh(self) -> bool:
         """Draw the sweep if runs started or ended since, unless drawing has taken too large a share of the time.
 

@@ -18,6 +18,7 @@ from runmanager.records.settings.signature import short_signature, signature
 from runmanager.records.storage.ownership import claim_run
 from runmanager.records.sweep.sweep_record import SweepCommand, plan_cell, write_cells
 
+from ...results.conftest import SweepMaker, timed_epochs
 from ..conftest import rows_of, write_sweep
 
 
@@ -42,6 +43,23 @@ def test_a_comparison_prints_its_answer_and_reasons(command: Callable, sweep: Sw
     other = command("compare", "grid", "--axis", "batch_size").out
     assert re.search(r"\n1 pair of batch_size=\d+ and batch_size=\d+ is not measured; --all shows it\.", other)
     assert not re.search(r"not measured +\[", other), "no row for the device that is missing"
+
+
+def test_many_values_without_a_comparison_have_one_line(
+    command: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = SweepMaker(tmp_path / "search")
+    cells = [{"lr": 0.1 / number, "device": "cpu", "seed": 0} for number in range(1, 20)]
+    made.plan(*cells)
+    for cell in cells:
+        made.run(cell, timed_epochs([9.0, 1.0]))
+    text = command("compare", "search", "--axis", "lr").out
+    assert text.count("could not be compared") == 1 and text.count("not measured") == 1
+    assert "18 pairs are not measured; --all shows them." in text
+    assert ", and 13 more could not be compared with lr=0.1; `compare --all` shows why." in " ".join(text.split())
+    every = command("compare", "search", "--axis", "lr", "--all").out
+    assert len(re.findall(r"not measured +\[", every)) == 18 and "too few epochs" in every
 
 
 def test_comparison_along_another_axis(command: Callable, sweep: SweepPaths) -> None:

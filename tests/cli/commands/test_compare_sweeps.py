@@ -308,4 +308,18 @@ def test_settings_that_one_version_added_do_not_keep_cells_apart(command: Callab
             new.run(cell, timed_epochs([9.0] + [1.0 + 0.01 * seed] * 6), minute=100 + seed)
     done = command("compare", str(tmp_path / "old"), str(tmp_path / "new"), "--format", "markdown")
     assert done.out.count("| faster |") == 2
-    assert "1 setting that only one of the sweeps knows are not matched: model.dropout=0.1 (new)." in done.out
+    assert "1 setting that only one of the sweeps knows is not matched: model.dropout=0.1 (new)." in done.out
+
+
+def test_sweeps_without_equal_settings_are_told_so_in_one_sentence(command: Callable, tmp_path: Path) -> None:
+    write(tmp_path / "old", 2.0, config=CPU | {"model": "mlp"}, seeds=2)
+    added = {f"option_{number}": number for number in range(9)}
+    write(tmp_path / "new", 1.0, config=CPU | {"model": "cnn", "more": added}, seeds=2)
+    done = command("compare", str(tmp_path / "old"), str(tmp_path / "new"))
+    text = " ".join(done.out.split())
+    assert (
+        "Nothing to compare: no run of new has the settings of a run of old. model differs: cnn (new), mlp (old)."
+        in text
+    )
+    assert "are equal" not in text and "could not be compared" not in text
+    assert "9 settings that only one of the sweeps knows are not matched: " in text and "and 4 more." in text

@@ -3,7 +3,7 @@
 const X_LABELS = { epoch: "epoch", step: "step", seconds: "seconds since the run's start", samples: "samples" };
 const MAX_PANELS = 12,
   MIN_PANEL_WIDTH = 300,
-  PANEL_HEIGHT = 230,
+  PANEL_HEIGHT = 260,
   MAX_COLOURED = 12,
   MAX_GREY = 200, // of all panels
   MAX_MARKERS = 8,
@@ -117,7 +117,8 @@ function panelPlaces(count, width) {
     rows = Math.ceil(count / most),
     columns = Math.ceil(count / rows),
     share = width / columns,
-    tall = count === 1 ? PLOT_HEIGHT : PANEL_HEIGHT;
+    single = Math.max(PLOT_HEIGHT, Math.min(width / 2, 0.6 * innerHeight)),
+    tall = count === 1 ? single : PANEL_HEIGHT;
   const grids = Array.from({ length: count }, (_, index) => ({
     left: 12 + share * (index % columns),
     top: 30 + tall * Math.floor(index / columns),

@@ -9,7 +9,7 @@ function addFigures() {
   observer?.disconnect();
   for (const figure of figures.values()) figure.chart?.dispose();
   figures.clear();
-  observer = new IntersectionObserver(drawVisible, { rootMargin: "50px" });
+  observer = new IntersectionObserver(drawVisible);
   for (const found of document.querySelectorAll("figure[data-figure]")) {
     const drawer = DRAWERS[found.dataset.figure];
     if (drawer) addFigure(found, drawer);
