@@ -4,7 +4,6 @@ It imports and computes nothing: tensor arithmetic would start OpenMP's threads,
 initialising CUDA here would break it in every run.
 """
 
-import ctypes
 import gc
 import importlib
 import json
@@ -17,37 +16,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from runmanager.launching.local.forkserver import MAIN_VARIABLE, SAFE_PATH
+from runmanager.launching.local.forkserver import MAIN_VARIABLE, SAFE_PATH, collapse_heap
 from runmanager.launching.local.multiprocessing_internals import MAIN_MODULE_KEYS, import_main_module
 from runmanager.launching.local.parent_death import bind_next_forks, die_with_parent
 from runmanager.launching.local.worker import MANY_RUNS_VARIABLE, PRELOAD_VARIABLE
 from runmanager.records.host.process import is_out_of_memory_error
-
-_MADV_COLLAPSE = 25  # linux/mman.h, since Linux 6.1; an older kernel returns EINVAL and changes nothing
-_HUGE_PAGE_BYTES = 2 << 20  # where huge pages are larger, the kernel refuses too
-
-
-def collapse_heap() -> None:
-    """Ask Linux to move the writable anonymous memory of this process into huge pages. Does nothing on other systems.
-
-    It takes some tenths of a second in a process that has imported torch. Then a fork, with the end of the forked
-    process, costs the kernel a third of before (8 ms, not 27 ms), and a cell of `benchmarks/sweep_overhead` an eighth
-    less.
-    """
-    if sys.platform != "linux":
-        return
-    advise = ctypes.CDLL(None).madvise
-    advise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
-        span, access, *_, inode_and_name = line.split(maxsplit=4)
-        inode, _, name = inode_and_name.partition(" ")
-        if "w" not in access or inode != "0" or name.strip() not in ("", "[heap]"):
-            continue
-        begin, end = (int(address, 16) for address in span.split("-"))
-        begin, end = -(-begin // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES, end // _HUGE_PAGE_BYTES * _HUGE_PAGE_BYTES
-        if begin < end:
-            advise(begin, end - begin, _MADV_COLLAPSE)
-
 
 _log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ import pytest
 
 COLLAPSE = """
 import os
-from runmanager.launching.local.forkserver_preload import collapse_heap
+from runmanager.launching.local.forkserver import collapse_heap
 
 blocks = [bytes([number % 256]) * 1000 for number in range(50_000)]
 collapse_heap()
