@@ -67,6 +67,10 @@ def _summary(record: RunRecord, epochs: Sequence[EpochRecord], metric: str | Non
         parts.append(_metrics(record, epochs))
     logged = sorted(logged_results(record, epochs).items(), key=lambda each: each[0] != metric)
     parts += [f"{name} {human(value, 'loss')}" for name, value in logged[:_MAX_LOGGED]]
+    parts += [
+        f"batch of {each.batch_size}: {human(each.latency_p50_seconds, 'latency_p50_seconds')}"
+        for each in record.measurements.inference or ()
+    ]
     if record.config.get("device") == "auto" and record.environment.device_name:
         parts.append(f"on {record.environment.device_name}")
     if (seconds := run_seconds(record)) is not None and record.status is Status.FINISHED:

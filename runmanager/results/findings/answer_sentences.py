@@ -162,16 +162,21 @@ def answers(
     stand_ins = [row for row in comparison.rows if row.is_stand_in]
     found, missing = comparison_answers(requested, comparison)
     best = _best_answer(results, runs, metric, better)
-    stand_in = stand_in_answer(stand_ins, comparison)
     return [
         *found,
         *best,
         *(of_the_best if best else ()),
-        *stand_in,
+        *([] if best and of_the_best and _is_of_the_next(stand_ins) else stand_in_answer(stand_ins, comparison)),
         *missing,
         *shared_file_lines(runs),
         _count_answer(results),
     ]
+
+
+def _is_of_the_next(stand_ins: Sequence[ComparisonRow]) -> bool:
+    """Whether a stand-in axis has one pair, by an outcome: the sentences on the best cell have told that difference."""
+    measured = [row for row in stand_ins if row.effect is not None]
+    return len(measured) == 1 and measured[0].metric.effect != "speedup"
 
 
 def duel_answers(comparison: ComparisonTable) -> list[str]:

@@ -247,7 +247,7 @@ def inference_metric(name: str, batch_size: int | None = None) -> Metric | None:
         return [getattr(each, name) for each in found] if len(found) == 1 else []
 
     lack = f"no {name} of {'a single batch size' if batch_size is None else f'batches of {batch_size}'}"
-    return Metric(name, "speedup", values, False, more_is_better, lack, rounded=True)
+    return Metric(name, "speedup", values, False, more_is_better, lack, rounded=more_is_better)  # a latency has a unit
 
 
 def inference_names(runs: Iterable[StoredRun]) -> list[str]:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -43,7 +44,9 @@ def test_a_finished_run_is_timed_without_training_again(job: Any, sweep: Any) ->
     planned = job(*INFER, "--dry-run")
     assert planned.out.count("measure again") == 3, planned.out  # a line for each run, and their number
     assert "finished; inference with batches of 1, 4 is measured" in " ".join(planned.out.split())
-    assert job(*INFER).status == 0
+    done = job(*INFER)
+    assert done.status == 0
+    assert len(re.findall(r"batch of 1: [\d.]+ [µm]s  batch of 4: [\d.]+ [µm]s", done.out)) == 2
     assert sizes(sweep("timed")) == [1, 4, 1, 4]
     assert kept_of(sweep("timed")) == before
     assert "2 runs to do" not in (again := job(*INFER)).out and again.status == 0

@@ -82,6 +82,19 @@ def test_the_answer_is_first_and_all_sections_exist(filled):
     assert page.index("1 run has no result: 1 failed (exception).") < headings[0]
 
 
+def test_how_far_the_next_is_behind_is_told_once(sweep, timed):
+    for seed in range(3):
+        for lr, reached in ((0.1, 0.9), (0.2, 0.7)):
+            epochs = [
+                msgspec.structs.replace(each, val_accuracy=reached + 0.01 * seed) for each in timed([9.0] + [1.0] * 2)
+            ]
+            sweep.run({"lr": lr, "device": "cpu", "seed": seed}, epochs)
+    page = page_of(sweep)
+    told = page[page.index('class="answer"') : page.index('id="next"')]
+    assert "Next is lr=0.2" in told and "0.2000, at least" in told
+    assert "worse" not in told and "below" not in told
+
+
 def test_waiting_is_suggested_only_if_another_driver_is_alive(filled):
     assert "Wait for" not in page_of(filled)
     write_cells(filled.paths, (), SweepCommand(("a",), axes={}), driver=ProcessIdentity.current())
