@@ -303,11 +303,15 @@ def error_of_sum(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
     from scipy.special import chdtri
 
     shares = (np.arange(_NUM_DRAWS) + 0.5) / _NUM_DRAWS
+    # Pairs of one comparison mostly share their degrees of freedom, and inverting a distribution takes long.
+    scales = {
+        dof: np.minimum(np.sqrt(dof / chdtri(dof, shares)), 2 * critical_value(dof, 1))
+        for dof in {dof for _, dof in parts}
+    }
     total = np.zeros(_NUM_DRAWS)
     for number, (error, dof) in enumerate(parts):
         order = np.random.default_rng([_SEED, number, 2]).permutation(_NUM_DRAWS)
-        scales = np.minimum(np.sqrt(dof / chdtri(dof, shares)), 2 * critical_value(dof, 1))
-        total += (error * scales[order]) ** 2
+        total += (error * scales[dof][order]) ** 2
     half, most = (float(_half_widths(_grouped(total)[None], share)[0]) for share in (0.5, CONFIDENCE))
     return _students(half, most)
 
