@@ -281,8 +281,8 @@ class Engine(ABC):
             while True:
                 while self.has_room and not (interrupts or is_halted) and queue.start_next(self, listener):
                     pass
+                yield bool(interrupts)  # before it waits, so that a caller knows at once what has started
                 if self.is_idle:
-                    yield bool(interrupts)
                     return
                 self.wait()
                 if len(interrupts) > num_handled:
@@ -308,4 +308,3 @@ class Engine(ABC):
                 listener.tick()
                 for key, at_once in listener.unwanted():
                     self.end(key, at_once=at_once)
-                yield bool(interrupts)

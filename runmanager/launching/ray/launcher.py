@@ -103,6 +103,8 @@ class _RayCells(Engine):
             if isinstance(news, _Begun):
                 self._begun[told] = news
                 listener.started(job, news.pid)
+                if self._is_stopping:  # it began while the driver was told to stop
+                    self.end(job.key, at_once=False)
                 continue
             del self._jobs[told]
             if self._begun.pop(told, None) is None:
@@ -110,15 +112,15 @@ class _RayCells(Engine):
                     continue  # cancelled: it stays pending
                 listener.started(job, 0)
             yield replace(news, job=job)
+        if self._is_stopping:
+            for told in self._jobs.keys() - self._begun.keys():
+                self._ray.cancel(told)
 
     def stop(self, *, at_once: bool) -> None:
-        """Cancel what waits, and tell the others, once more: a cell that is told twice ends at once."""
+        """Tell the cells, once more: one told twice ends at once. `observe` cancels what waits, after the news."""
         self._is_stopping = True
-        for told, job in self._jobs.items():
-            if told in self._begun:
-                self.end(job.key, at_once=at_once)
-            else:
-                self._ray.cancel(told)
+        for told in self._begun:
+            self.end(self._jobs[told].key, at_once=at_once)
 
     def end(self, key: int, *, at_once: bool) -> None:
         on_node = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
