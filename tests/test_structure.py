@@ -66,6 +66,16 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     assert top == {}
 
 
+def test_no_module_gives_a_name_twice() -> None:
+    """The second value would hold in the functions above it too; such names meet where two modules become one."""
+    twice = {}
+    for name, text in MODULES.items():
+        assigned = [node for node in ast.parse(text).body if isinstance(node, ast.Assign)]
+        given = Counter(target.id for node in assigned for target in node.targets if isinstance(target, ast.Name))
+        twice[name] = [each for each, count in given.items() if count > 1]
+    assert {name: names for name, names in twice.items() if names} == {}
+
+
 def test_no_small_module_has_one_importer_alone_without_a_reason() -> None:
     importers = Counter(each for name, text in MODULES.items() for each in imported(text) - {name})
     small = {

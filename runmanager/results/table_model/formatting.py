@@ -16,7 +16,7 @@ from runmanager.text import padded, printable, printable_line, printable_value, 
 _ACCURACIES = named(each for each in MEASUREMENTS if each.unit is Unit.FRACTION)
 _BYTES = "_bytes"
 _SHARE = "_share"
-_LATENCY = "latency_"
+_LATENCY = re.compile(r"latency_\w+_seconds")
 _LARGEST = sys.float_info.max  # a whole number may be larger
 _RATES = ("flop_per_step", "flop_per_second", "bytes_per_second", "operations_per_second")
 
@@ -73,7 +73,7 @@ def human(value: Any, column: str = "") -> str:
         return _median(value)
     if column.endswith(_BYTES):
         return f"{_decimals(value / 2**20, 1)} MiB"
-    if column.startswith(_LATENCY):
+    if _LATENCY.fullmatch(column):
         factor, unit = (1.0, "s") if value >= 1 else (1e3, "ms") if value >= 1e-3 else (1e6, "µs")
         return f"{_four_digits(factor * float(value))} {unit}"
     if column in _RATES:
@@ -155,7 +155,7 @@ def _of_all(value: Spread, column: str) -> str:
         return f"{value:.4g}" + (f" ± {value.deviation:.2g}" if value.deviation > 0 else "")
     if value.count == 1:
         return mean
-    if column.endswith(_BYTES) or column.startswith(_LATENCY) or column in _ACCURACIES:
+    if column.endswith(_BYTES) or _LATENCY.fullmatch(column) or column in _ACCURACIES:
         return f"{mean} ± {human(value.deviation, column)}"
     return _with_deviation(mean, value)
 

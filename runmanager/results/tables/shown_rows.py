@@ -46,6 +46,9 @@ SEEDS = "seeds"
 
 _LEGEND = "A row is the mean ± standard deviation over its finished seeds."
 _PARTIAL = "n: only so many have the value; such a mean is never the best."
+_SETTING = "settings."
+_MAX_NOTES = 10
+_MAX_UNMEASURED = 2  # notes on pairs
 
 
 def collapse_seeds(table: Table, *, each: str = "--each shows the runs.", only: Collection[str] | None = None) -> Table:
@@ -159,9 +162,6 @@ def without_skipped_cells(table: Table, shown_by: str = ALL_SHOWS) -> Table:
     return dataclasses.replace(table, rows=others, notes=(note, *table.notes))
 
 
-_MAX_NOTES = 2
-
-
 def without_unmeasured_sides(table: ComparisonTable, shown_by: str = ALL_SHOWS) -> ComparisonTable:
     """Return a comparison without the pairs of two sides that none of them measures, and those without any value.
 
@@ -175,7 +175,7 @@ def without_unmeasured_sides(table: ComparisonTable, shown_by: str = ALL_SHOWS) 
             left_out.update(map(id, omitted))
             which = pluralize(len(omitted), "pair {}is", "pairs {}are").format(f"of {candidate} and {baseline} ")
             notes.append(f"{which} not measured; {shown_by} {'it' if len(omitted) == 1 else 'them'}.")
-    if len(notes) > _MAX_NOTES:
+    if len(notes) > _MAX_UNMEASURED:
         notes = [f"{len(left_out)} pairs are not measured; {shown_by} them."]
     kept = [row for row in table.rows if id(row) not in left_out]
     return dataclasses.replace(table, rows=kept, notes=(*notes, *table.notes))
@@ -201,10 +201,6 @@ def _what_sets_apart(table: Table, rows: Sequence[Row], others: Sequence[Row]) -
         if len(values) == 1 and not values & {format_value(row[name]) for row in others}:
             found.append(f"{setting_name(name)}={values.pop()}")
     return f" with {', '.join(found)}" if found else ""
-
-
-_MAX_NOTES = 10
-_SETTING = "settings."
 
 
 @gc_paused()

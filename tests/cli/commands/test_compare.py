@@ -45,21 +45,24 @@ def test_a_comparison_prints_its_answer_and_reasons(command: Callable, sweep: Sw
     assert not re.search(r"not measured +\[", other), "no row for the device that is missing"
 
 
+@pytest.mark.parametrize("others", [3, 18])
 def test_many_values_without_a_comparison_have_one_line(
-    command: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: int
 ) -> None:
     monkeypatch.chdir(tmp_path)
     made = SweepMaker(tmp_path / "search")
-    cells = [{"lr": 0.1 / number, "device": "cpu", "seed": 0} for number in range(1, 20)]
+    cells = [{"lr": 0.1 / number, "device": "cpu", "seed": 0} for number in range(1, others + 2)]
     made.plan(*cells)
     for cell in cells:
         made.run(cell, timed_epochs([9.0, 1.0]))
     text = command("compare", "search", "--axis", "lr").out
-    assert text.count("could not be compared") == 1 and text.count("not measured") == 1
-    assert "18 pairs are not measured; --all shows them." in text
-    assert ", and 13 more could not be compared with lr=0.1; `compare --all` shows why." in " ".join(text.split())
+    assert text.count("not measured") == 1 and f"{others} pairs are not measured; --all shows them." in text
+    if others > 5:
+        assert text.count("could not be compared") == 1
+        last = f", and {others - 5} more could not be compared with lr=0.1; `compare --all` shows why."
+        assert last in " ".join(text.split())
     every = command("compare", "search", "--axis", "lr", "--all").out
-    assert len(re.findall(r"not measured +\[", every)) == 18 and "too few epochs" in every
+    assert len(re.findall(r"not measured +\[", every)) == others and "too few epochs" in every
 
 
 def test_comparison_along_another_axis(command: Callable, sweep: SweepPaths) -> None:

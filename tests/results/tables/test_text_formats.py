@@ -122,6 +122,7 @@ def test_json_is_a_list_of_rows_with_null_for_nan_and_missing_values():
         (1.42e-05, "latency_p50_seconds", "14.20 µs"),
         (0.0123, "latency_p99_seconds", "12.30 ms"),
         (2.5, "latency_p90_seconds", "2.500 s"),
+        (12.5, "latency_ms", "12.5"),  # a program's own, whose unit is not known
     ],
 )
 def test_values_are_formatted_for_people(value, column, text):
