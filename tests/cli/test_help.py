@@ -40,11 +40,11 @@ def test_group_lists_its_choices_and_settings(capsys: pytest.CaptureFixture[str]
     text = printed(capsys, "optimizer")
     assert "choices (default adam)" in text and "optimizer=sgd" in text
     assert "optimizer.betas" in text and "optimizer.momentum" not in text, "the settings are those of the default"
-    assert "`runmanager help optimizer=sgd` lists those of another choice." in text
+    assert "`runmanager help optimizer=adamw` lists those of another choice." in text
     of_sgd = printed(capsys, "optimizer=sgd")
     assert "optimizer.momentum" in of_sgd and "optimizer.betas" not in of_sgd
     assert "(mlp) Widths" in printed(capsys, "model"), "the default has no settings of its own"
-    assert "torchmetrics" in printed(capsys, "metrics.f1._target_")
+    assert "torchmetrics" in printed(capsys, "metrics.f1._target_=torchmetrics.F1Score")
     assert printed(capsys, "hydra/launcher") == printed(capsys, "hydra.launcher")
 
 
@@ -63,6 +63,12 @@ def test_name_of_a_group_and_a_command_is_the_group_and_names_the_command(capsys
 def test_without_a_name_every_setting_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     text = printed(capsys)
     assert all(name in text for name in ("num_workers", "scheduler.gamma", "hydra.launcher.retries", "loss=huber"))
+
+
+def test_unknown_choice_is_one_line_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["help", "hydra/launcher=slrum"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == "error: `help` must name a choice of hydra/launcher, got 'slrum'; did you mean 'slurm'?"
 
 
 @pytest.mark.parametrize(("word", "nearest"), [("batch_sise", "'batch_size'"), ("momentum", "'optimizer.momentum'")])

@@ -277,10 +277,14 @@ _GAP = 2
 
 
 def help_on(name: str, *, width: int) -> str:
-    """Return the description of a setting or a group. Raises `UsageError` for an unknown name."""
+    """Return the description of a setting or a group. Raises `UsageError` for an unknown name or choice."""
     section, found = find(name)
     if not found:
-        return _group_text(section, name.partition("=")[2], width)
+        key, _, choice = name.lstrip("+~").partition("=")
+        if choice and choice not in section.choices and key.replace("/", ".") == section.name:
+            known = suggestion(choice, section.choices, cutoff=0.6)
+            raise UsageError(f"`help` must name a choice of {section.group}, got {choice!r}; {known}")
+        return _group_text(section, choice or section.default, width)
     return "\n".join(_setting_text(each, section, width) for each in found)
 
 
@@ -288,7 +292,7 @@ def help_of_all(*, width: int) -> str:
     """Return every setting with its sentence, in its sections."""
     parts = []
     for section in sections():
-        rows = [*_choice_rows(section), *_setting_rows(section)]
+        rows = [*_choice_rows(section), *_setting_rows(section.settings)]
         parts.append("\n".join([section.name or section.sentence, *_columns(rows, width)]))
     return "\n\n".join(parts) + "\n"
 
@@ -301,23 +305,22 @@ def _setting_text(setting: Setting, section: Section, width: int) -> str:
     return "\n".join([*lines, *_columns(((name, value) for name, value in facts.items() if value), width)]) + "\n"
 
 
-def _group_text(section: Section, choice: str, width: int) -> str:
-    """The choices of a group, and the settings of one of them: `choice`, or the default one."""
+def _group_text(section: Section, chosen: str, width: int) -> str:
+    """The choices of a group, and the settings of the `chosen` one, or those of all where it has none of its own."""
     lines = _wrapped(f"{section.name}: {section.sentence}", width)
     if section.choices:
         lines += ["", f"choices (default {section.default})", *_columns(_choice_rows(section), width)]
-    chosen = choice if choice in section.choices else section.default
-    choices = [each.choice.split(", ") if each.choice else [] for each in section.settings]
-    others = [name for names in choices for name in names if chosen not in names]
-    title = "settings"
-    if any(chosen in names for names in choices):
-        found = zip(section.settings, choices, strict=True)
-        kept = tuple(replace(each, choice="") for each, names in found if not names or chosen in names)
-        section, title = replace(section, settings=kept), f"settings of {section.group}={chosen}"
-    if section.settings:
-        lines += ["", title, *_columns(_setting_rows(section), width)]
-    if others and title != "settings":
-        lines += ["", f"`runmanager help {section.group}={others[0]}` lists those of another choice."]
+    own = [name for name in section.choices if any(name in each.choice.split(", ") for each in section.settings)]
+    title, settings = "settings", section.settings
+    if chosen in own:
+        title = f"settings of {section.group}={chosen}"
+        kept = (each for each in settings if not each.choice or chosen in each.choice.split(", "))
+        settings = tuple(replace(each, choice="") for each in kept)
+    if settings:
+        lines += ["", title, *_columns(_setting_rows(settings), width)]
+    if chosen in own and len(own) > 1:
+        other = next(name for name in own if name != chosen)
+        lines += ["", f"`runmanager help {section.group}={other}` lists those of another choice."]
     return "\n".join(lines) + "\n"
 
 
@@ -325,10 +328,8 @@ def _choice_rows(section: Section) -> list[tuple[str, str]]:
     return [(f"{section.group}={choice}", sentence) for choice, sentence in section.choices.items()]
 
 
-def _setting_rows(section: Section) -> list[tuple[str, str]]:
-    return [
-        (each.key, f"({each.choice}) {each.sentence}" if each.choice else each.sentence) for each in section.settings
-    ]
+def _setting_rows(settings: Iterable[Setting]) -> list[tuple[str, str]]:
+    return [(each.key, f"({each.choice}) {each.sentence}" if each.choice else each.sentence) for each in settings]
 
 
 def _columns(rows: Iterable[tuple[str, str]], width: int) -> list[str]:
