@@ -1,6 +1,6 @@
 """A heat of a race of settings, and the result of each of its values.
 
-Contenders take turns, and are dropped once they are slower beyond doubt. Half of the error of 5% is for the looks at a
+Contenders take turns, and are dropped once they are shown to be slower. Half of the error of 5% is for the looks at a
 race before its end, each of which may drop contenders: the intervals of all pairs hold together, at all looks. The
 other half is for the intervals at its end, which hold together too. So it is where a race ends as soon as it is
 settled: it then tends to end when its sessions happen to agree, and intervals of 95% would cover the truth in 85% to
@@ -48,7 +48,7 @@ def race_speedup(
 
 
 def beaten(sessions: Sessions, running: Collection[int], *, looks: int, whole_runs: bool = False) -> frozenset[int]:
-    """Return those of the contenders still `running` that are slower than the fastest one beyond doubt.
+    """Return those of the contenders still `running` that are shown to be slower than the fastest one.
 
     `looks` is how often the race is looked at before its end. The interval against the fastest lies wholly below 1.
     """
